@@ -60,13 +60,6 @@ fn on_tokio(mut runtime: tokio::runtime::Builder) {
 }
 
 #[test]
-fn thousands_of_tokio_tasks_share_a_small_queue() {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(2);
-    on_tokio(runtime);
-}
-
-#[test]
 fn one_tokio_thread_is_never_blocked() {
     on_tokio(tokio::runtime::Builder::new_current_thread());
 }

@@ -2,7 +2,7 @@
 
 use monolite_testkit::child::{Child, Program, play};
 
-use crate::{backup, files, memory, migrations, sharing, shutdown};
+use crate::{backup, files, memory, migrations, sharing};
 
 /// Starts this binary in `role`, with further variables in its environment.
 pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
@@ -14,10 +14,7 @@ pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
 #[test]
 fn plays_the_role_it_was_started_for() {
     play(&[
-        ("writes until killed", files::write_until_killed),
-        ("fills a limited file", files::fill_a_limited_file),
         ("uses up its descriptors", files::use_up_descriptors),
-        ("holds the file", shutdown::hold_the_file),
         ("uses plain SQLite", sharing::use_plain_sqlite),
         ("reads for long", sharing::read_for_long),
         ("opens it alone", sharing::open_alone),

@@ -156,7 +156,7 @@ fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
 
 #[test]
 fn a_power_cut_loses_nothing_acknowledged_and_leaves_nothing_in_part() {
-    cuts(Durability::Synced, 40).unwrap();
+    cuts(Durability::Synced, 15).unwrap();
 }
 
 #[test]
@@ -283,8 +283,9 @@ fn a_durable_read_of_a_poisoned_database_is_refused() {
     assert_eq!(durable.wait().unwrap_err().kind(), ErrorKind::Poisoned);
 }
 
-/// Lets `harm` happen to the WAL under load, and returns what was acknowledged after it.
-fn acknowledged_after(harm: impl FnOnce(&Path)) -> usize {
+/// Lets `harm` happen to the database or its WAL under load, and returns what was acknowledged
+/// after it.
+fn acknowledged_after(is_wal: bool, harm: fn(&Path)) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
@@ -310,38 +311,22 @@ fn acknowledged_after(harm: impl FnOnce(&Path)) -> usize {
             })
             .collect();
         eventually("a load", || next.load(Ordering::SeqCst) > 50);
-        harm(&wal_beside(&path));
+        harm(&if is_wal { wal_beside(&path) } else { path.clone() });
         is_done.store(true, Ordering::SeqCst);
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     })
 }
 
 #[test]
-fn nothing_is_acknowledged_once_the_wal_was_deleted() {
-    assert_eq!(acknowledged_after(|wal| std::fs::remove_file(wal).unwrap()), 0);
-}
-
-#[test]
-fn nothing_is_acknowledged_once_the_wal_was_replaced() {
-    let replace = |wal: &Path| {
-        let other = wal.with_extension("other");
-        std::fs::copy(wal, &other).unwrap();
-        std::fs::rename(other, wal).unwrap();
+fn nothing_is_acknowledged_once_the_database_or_its_wal_was_deleted_or_replaced() {
+    let delete = |file: &Path| std::fs::remove_file(file).unwrap();
+    let replace = |file: &Path| {
+        let other = file.with_extension("other");
+        std::fs::copy(file, &other).unwrap();
+        std::fs::rename(other, file).unwrap();
     };
-    assert_eq!(acknowledged_after(replace), 0);
-}
-
-#[test]
-fn nothing_is_acknowledged_once_the_database_was_deleted_or_replaced() {
-    let database = |wal: &Path| {
-        let name = wal.to_str().unwrap();
-        PathBuf::from(name.strip_suffix("-wal").unwrap())
-    };
-    assert_eq!(acknowledged_after(|wal| std::fs::remove_file(database(wal)).unwrap()), 0);
-    let replace = |wal: &Path| {
-        let other = wal.with_extension("other");
-        std::fs::copy(database(wal), &other).unwrap();
-        std::fs::rename(other, database(wal)).unwrap();
-    };
-    assert_eq!(acknowledged_after(replace), 0);
+    for is_wal in [true, false] {
+        assert_eq!(acknowledged_after(is_wal, delete), 0, "WAL: {is_wal}");
+        assert_eq!(acknowledged_after(is_wal, replace), 0, "WAL: {is_wal}");
+    }
 }

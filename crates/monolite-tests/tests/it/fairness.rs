@@ -10,7 +10,7 @@ use monolite::{Database, Error, ErrorKind, Options, Transaction};
 use crate::patience::{Gate, eventually};
 
 /// How long each write of the greedy principal has the writer.
-const GREED: Duration = Duration::from_millis(20);
+const GREED: Duration = Duration::from_millis(5);
 
 /// How many of them wait at a time.
 const CLIENTS: usize = 16;
@@ -112,26 +112,5 @@ fn a_principal_leaves_room_in_the_queue() {
     stuck.wait().unwrap();
     waiting.into_iter().chain([waits]).for_each(|write| write.wait().unwrap());
     assert_eq!(db.stats().queue_depth, 0);
-    db.close().unwrap();
-}
-
-#[test]
-fn many_principals_cost_no_throughput() {
-    const WRITES: usize = 20_000;
-    let db = database();
-    let commits = |of: &dyn Fn(u64) -> Database| {
-        let handles: Vec<_> = (0..100).map(of).collect();
-        let before = db.stats().commits;
-        let write = |db: &Database| db.write(|tx| tx.execute("UPDATE t SET v = v + 1", ()));
-        let all = handles.iter().cycle().take(WRITES);
-        let writes: Vec<_> = all.map(write).collect();
-        for write in writes {
-            assert_eq!(write.wait().unwrap(), 1);
-        }
-        db.stats().commits - before
-    };
-    let plain = commits(&|_| db.clone());
-    let shared = commits(&|number| db.with_principal(number));
-    assert!(shared < WRITES as u64 / 4, "{shared} commits of {WRITES} writes, {plain} without");
     db.close().unwrap();
 }

@@ -10,9 +10,8 @@ use std::time::Duration;
 use std::{fs, io};
 
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
-use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing, rusqlite};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Sharing, rusqlite};
 
-use crate::child::spawn;
 use crate::patience::eventually;
 use monolite_testkit::child::{Program, say, variable};
 use monolite_testkit::markers;
@@ -37,7 +36,7 @@ fn refusal(path: &Path, kind: ErrorKind) -> String {
 #[test]
 fn every_option_out_of_its_range_is_refused_by_name() {
     let (zero, century) = (Duration::ZERO, Duration::from_secs(100 * 365 * 86_400));
-    let new = Options::new;
+    let (new, of_transactions) = (Options::new, InteractiveOptions::default);
     let wrong = [
         ("readers", new().readers(0)),
         ("readers", new().readers(1_025)),
@@ -59,6 +58,9 @@ fn every_option_out_of_its_range_is_refused_by_name() {
         ("slow_transaction", new().slow_transaction(century)),
         ("wal_limit_bytes", new().wal_limit_bytes((8 << 20) - 1)),
         ("wal_limit_bytes", new().wal_limit_bytes(u64::MAX)),
+        ("InteractiveOptions::max_open", new().interactive(of_transactions().max_open(0))),
+        ("InteractiveOptions::connections", new().interactive(of_transactions().connections(0))),
+        ("InteractiveOptions::attempts", new().interactive(of_transactions().attempts(0))),
     ];
     for (name, options) in wrong {
         let error = options.open(":memory:").unwrap_err();
@@ -138,34 +140,6 @@ fn names_that_leave_no_room_for_companions_are_refused_and_others_work() {
     assert!(told.contains("its path has 505 bytes"), "{told}");
 }
 
-/// The child: fills a file of limited size, and says what it was told.
-pub(crate) fn fill_a_limited_file() -> anyhow::Result<()> {
-    let db = Database::open(variable::<String>("FILE")?)?;
-    markers::create(&db)?;
-    let (acknowledged, error) = fill_until_full(&db);
-    say(&format!("told {:?} {error}", error.kind()));
-    let total: i64 =
-        db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0))).wait()?;
-    say(&format!("read {}", total == acknowledged.len() as i64));
-    Ok(())
-}
-
-#[test]
-fn a_limit_on_the_size_of_files_is_no_doubtful_commit() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    let limit = ["sh", "-c", "trap '' XFSZ && ulimit -f 2000 && exec \"$@\"", "sh"];
-    let program = Program::this_test("child::plays_the_role_it_was_started_for").unwrap();
-    let variables = [("FILE", path.to_str().unwrap())];
-    let mut child = program.under(&limit).spawn("fills a limited file", &variables).unwrap();
-    let told = child.await_word("told ").unwrap();
-    assert!(told.starts_with("Storage") && told.contains("ulimit -f"), "{told}");
-    assert!(told.contains(&format!("writing {}", path.display())), "{told}");
-    assert_eq!(child.await_word("read ").unwrap(), "true", "reads go on");
-    child.succeeds().unwrap();
-    assert!(!markers::in_file(&path).unwrap().is_empty());
-}
-
 #[test]
 fn a_file_is_open_once_in_a_process_whatever_its_name() {
     let directory = without_links().unwrap();
@@ -188,17 +162,6 @@ fn a_name_that_looks_like_an_address_is_a_file_name() {
     make(&path);
     assert!(path.exists());
     assert_eq!(markers::in_file(&path.canonicalize().unwrap()).unwrap(), [1].into());
-}
-
-#[test]
-fn a_file_that_is_no_database_is_corrupt_and_left_as_it_is() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    let garbage = b"this is a letter, not a database. ".repeat(400);
-    fs::write(&path, &garbage).unwrap();
-    refusal(&path, ErrorKind::Corrupt);
-    assert_eq!(fs::read(&path).unwrap(), garbage);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
 }
 
 /// What is in the directory of `path`, and how long each is.
@@ -381,37 +344,6 @@ fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
     assert!(message.contains(&format!("its WAL, {wal}, is a link to")), "{message}");
 }
 
-#[test]
-fn a_copy_does_not_empty_the_wal_that_it_has_by_a_hard_link() {
-    let directory = without_links().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    make(&at("db"));
-    let holder = Database::open(at("db")).unwrap();
-    holder.write(|tx| markers::put(tx, 2)).wait().unwrap();
-    fs::copy(at("db"), at("copy")).unwrap();
-    fs::hard_link(at("db-wal"), at("copy-wal")).unwrap();
-    let told = refusal(&at("copy"), ErrorKind::Invalid);
-    assert!(told.contains("has hard links") && told.contains("copy-wal"), "{told}");
-    holder.write(|tx| markers::put(tx, 3)).wait().unwrap();
-    holder.close().unwrap();
-    assert_eq!(markers::in_file(&at("db")).unwrap(), [1, 2, 3].into());
-}
-
-#[test]
-fn a_truncated_database_is_noticed() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    make(&path);
-    let bytes = fs::read(&path).unwrap();
-    fs::write(&path, &bytes[..bytes.len() - 4_096]).unwrap();
-    // Either at once, or by the statement that needs what is gone.
-    let outcome = Database::open(&path).and_then(|db| {
-        db.read(|tx| tx.query_row("SELECT COUNT(*) FROM part, total", (), |_| Ok(()))).wait()?;
-        db.write(|tx| markers::put(tx, 2)).wait()
-    });
-    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Corrupt);
-}
-
 /// What a test needs root for; without it the test says that it is skipped.
 fn or_skip(test: &str, mount: anyhow::Result<Mount>) -> Option<Mount> {
     mount.map_err(|reason| say_skipped(test, &format!("{reason:#}")).unwrap()).ok()
@@ -495,12 +427,7 @@ fn fill_disk(directory: &Path) {
 fn rows_are_deleted_and_backups_made_on_a_full_disk() {
     let test = "rows_are_deleted_and_backups_made_on_a_full_disk";
     let elsewhere = without_links().unwrap();
-    for (sharing, is_idle) in [
-        (Sharing::Exclusive, false),
-        (Sharing::Exclusive, true),
-        (Sharing::Shared, false),
-        (Sharing::Shared, true),
-    ] {
+    for (sharing, is_idle) in [(Sharing::Exclusive, true), (Sharing::Shared, false)] {
         let Some(mount) = or_skip(test, Mount::small("64m")) else { return };
         let path = mount.path().join("db");
         let db = Options::new().sharing(sharing).open(&path).unwrap();
@@ -577,101 +504,4 @@ fn no_descriptors_left_is_told_with_the_remedy() {
         assert!(says("Too many open files") && says("ulimit -n"), "{what}{told}");
     }
     child.succeeds().unwrap();
-}
-
-#[test]
-fn a_new_database_is_there_when_it_is_opened_again() {
-    for (sharing, durability) in [
-        (Sharing::Exclusive, Durability::Synced),
-        (Sharing::Exclusive, Durability::Buffered),
-        (Sharing::Shared, Durability::Synced),
-    ] {
-        let directory = without_links().unwrap();
-        let path = directory.path().join("db");
-        for round in 1..5 {
-            let options = Options::new().sharing(sharing).durability(durability);
-            let db = options.open(&path).unwrap();
-            markers::create(&db).unwrap();
-            db.write(move |tx| markers::put(tx, round)).wait().unwrap();
-            db.close().unwrap();
-            assert_eq!(markers::in_file(&path).unwrap(), (1..=round).collect());
-        }
-    }
-}
-
-#[test]
-fn a_database_in_memory_is_its_own_and_leaves_nothing() {
-    let databases: Vec<_> = (0..3).map(|_| Database::open(":memory:").unwrap()).collect();
-    for (id, db) in databases.iter().enumerate() {
-        markers::create(db).unwrap();
-        db.write(move |tx| markers::put(tx, id as i64)).wait().unwrap();
-        let own: i64 = db
-            .read(|tx| tx.query_row("SELECT SUM(id) FROM whole", (), |row| row.get(0)))
-            .wait()
-            .unwrap();
-        assert_eq!(own, id as i64);
-    }
-    assert!(!Path::new(":memory:").exists());
-    databases.iter().for_each(|db| db.close().unwrap());
-}
-
-/// The child: says each number once it is acknowledged.
-pub(crate) fn write_until_killed() -> anyhow::Result<()> {
-    let db = Database::open(variable::<String>("FILE")?)?;
-    markers::create(&db)?;
-    for id in 1.. {
-        db.write(move |tx| markers::put(tx, id)).wait()?;
-        say(&format!("acknowledged {id}"));
-    }
-    Ok(())
-}
-
-#[test]
-fn a_wal_that_a_crash_left_is_recovered() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    let mut child = spawn("writes until killed", &[("FILE", path.to_str().unwrap())]);
-    let first: i64 = child.await_word("acknowledged ").unwrap().parse().unwrap();
-    child.kill().unwrap();
-    assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0, "the crash left no WAL");
-    let db = Database::open(&path).unwrap();
-    let is_there = "SELECT EXISTS (SELECT 1 FROM whole WHERE id = ?1)";
-    let found = db.read(|tx| tx.query_row(is_there, [first], |row| row.get::<_, bool>(0)));
-    assert!(found.wait().unwrap());
-    db.close().unwrap();
-    assert!(markers::in_file(&path).unwrap().contains(&first));
-}
-
-/// `chattr` with `flag` on `file`, where the file system and the user may.
-fn has_attribute(flag: &str, file: &Path) -> bool {
-    let ran = std::process::Command::new("chattr").arg(flag).arg(file).output();
-    ran.is_ok_and(|output| output.status.success())
-}
-
-#[test]
-fn an_error_of_a_file_names_it_and_what_the_system_says_and_what_to_do() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    make(&path);
-    for (frozen, first) in [(wal_beside(&path), 2), (path.clone(), 4)] {
-        let db = Database::open(&path).unwrap();
-        db.write(move |tx| markers::put(tx, first)).wait().unwrap();
-        if !has_attribute("+i", &frozen) {
-            let test = "an_error_of_a_file_names_it_and_what_the_system_says_and_what_to_do";
-            return say_skipped(test, "no file can be made immutable here").unwrap();
-        }
-        let failed = match frozen == path {
-            true => db.checkpoint().wait().map(drop),
-            false => db.write(move |tx| markers::put(tx, first + 1)).wait().map(drop),
-        };
-        let closed = db.close();
-        assert!(has_attribute("-i", &frozen));
-        let error = failed.unwrap_err().to_string();
-        let name = format!("writing {} failed: ", frozen.display());
-        for said in [&*name, "Operation not permitted (os error 1)", "chattr -i"] {
-            assert!(error.contains(said), "{error}");
-        }
-        let error = closed.unwrap_err().to_string();
-        assert!(error.contains("Operation not permitted"), "{error}");
-    }
 }

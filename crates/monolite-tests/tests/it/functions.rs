@@ -165,25 +165,6 @@ fn functions_and_collations_are_on_every_connection() {
 }
 
 #[test]
-fn an_index_in_an_applications_order_is_the_same_for_writer_and_overlay() {
-    let db = database();
-    let tx = db.transaction().unwrap();
-    let insert = "INSERT INTO t(name) VALUES (?1)";
-    for name in ["dddd", "", "ee"] {
-        tx.execute(insert, [name]).wait().unwrap();
-    }
-    let found = "SELECT id FROM t INDEXED BY names WHERE name = ?1 COLLATE by_length";
-    let id = tx.query_row(found, ["ee"], |row| row.get::<_, i64>(0)).wait().unwrap();
-    tx.commit().wait().unwrap();
-    db.write(move |tx| tx.execute(insert, ["fff"])).wait().unwrap();
-    let read = db.read(|tx| tx.query_row(found, ["ee"], |row| row.get::<_, i64>(0))).wait();
-    assert_eq!(read.unwrap(), id);
-    let check =
-        db.write(|tx| tx.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0)));
-    assert_eq!(check.wait().unwrap(), "ok");
-}
-
-#[test]
 fn what_a_function_saw_is_compared_at_commit() {
     let db = database();
     let sql = "SELECT double(x) FROM t WHERE id = 1";

@@ -41,11 +41,6 @@ fn results_are_those_of_a_serial_order_when_many_fail() {
 }
 
 #[test]
-fn results_are_those_of_a_serial_order_when_few_fail() {
-    holds_for(load(4, 400, 50, Options::new()));
-}
-
-#[test]
 fn results_are_those_of_a_serial_order_when_the_queue_is_tiny() {
     holds_for(load(6, 100, 9, Options::new().queue_capacity(3).max_batch(2)));
 }

@@ -138,7 +138,7 @@ fn failing_members_of_a_batch_larger_than_the_cache_roll_back_alone() {
     let change = "UPDATE t SET v = hex(randomblob(400)) WHERE id % 50 = ?1 % 50";
     let add = "INSERT INTO t(id, v) SELECT ?1 * 1000 + value, hex(randomblob(400))
                FROM generate_series(0, 29)";
-    let members: Vec<_> = (1..=300_i64)
+    let members: Vec<_> = (1..=100_i64)
         .map(|member| {
             db.write(move |tx| {
                 tx.execute(change, [member])?;
@@ -156,7 +156,7 @@ fn failing_members_of_a_batch_larger_than_the_cache_roll_back_alone() {
     }
     let count = "SELECT count(*), sum(id / 1000 % 7 = 0) FROM t WHERE id >= 1000";
     let found = db.read(|tx| tx.query_row(count, (), |row| Ok((row.get(0)?, row.get(1)?))));
-    assert_eq!(found.wait().unwrap(), ((300 - 300 / 7) * 30, 0));
+    assert_eq!(found.wait().unwrap(), ((100 - 100 / 7) * 30, 0));
     assert_eq!(db.check().wait().unwrap().problems.len(), 0);
     db.close().unwrap();
 }

@@ -196,13 +196,6 @@ fn what_is_wrong_in_a_migration_is_told_with_its_place_and_a_remedy() {
     assert!(error.to_string().contains("the closure is the transaction"), "{error}");
 }
 
-#[test]
-fn a_handle_with_an_error_of_the_application_migrates() {
-    let db = Database::open(":memory:").unwrap().with_error::<anyhow::Error>();
-    of(&[TABLES]).up(&db).wait().unwrap();
-    of(&[TABLES]).verify(&db).unwrap();
-}
-
 /// As they always are behind a migration, however it ended.
 fn assert_keys_are_enforced(db: &Database) {
     let error = db.write(|tx| tx.execute("INSERT INTO child VALUES (90, 9)", ())).wait();

@@ -307,21 +307,6 @@ fn a_header_that_lost_its_reserved_bytes_is_corrupt() {
     checked().open(&path).unwrap().close().unwrap();
 }
 
-/// More of page 1 is wrong than the byte that says that there are checksums, once its page size.
-#[test]
-fn a_header_that_lost_its_reserved_bytes_and_more_is_corrupt() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    make(checked(), &path);
-    for damage in [&[(20, 3), (42, 6), (61, 2)][..], &[(20, 7), (24, 6)], &[(20, 0), (16, 1)]] {
-        damage.iter().for_each(|(byte, bit)| flip(&path, byte * 8 + bit));
-        let error = checked().open(&path).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{damage:?}: {error:?}");
-        damage.iter().for_each(|(byte, bit)| flip(&path, byte * 8 + bit));
-    }
-    checked().open(&path).unwrap().close().unwrap();
-}
-
 #[test]
 fn a_flipped_bit_in_the_wal_of_an_open_database_is_corrupt() {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
@@ -401,7 +386,7 @@ fn frames_that_recovery_leaves_out_are_counted() {
     killed(&Options::new(), &path, &copy);
     let (database, wal) = (fs::read(&copy).unwrap(), fs::read(wal_beside(&copy)).unwrap());
     let frames = frames_in_wal(&copy);
-    for frame in (0..frames).step_by(7).chain([frames - 1]) {
+    for frame in (0..frames).step_by(23).chain([frames - 1]) {
         // Page number, database size, salts, sums, page.
         for byte in [2, 6, 8, 11, 13, 19, 24, 3_000] {
             fs::write(&copy, &database).unwrap();

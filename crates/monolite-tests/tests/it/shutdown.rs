@@ -6,13 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use monolite::{Database, Error, ErrorKind, Options};
 
-use crate::child::spawn;
 use crate::patience::{Gate, ends, eventually};
-use monolite_testkit::child::{await_parent, say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::random::SeededRng;
 
@@ -223,44 +220,4 @@ fn dropping_the_last_handle_keeps_what_was_submitted_whole() {
         handle.wait().unwrap_or_else(|error| panic!("{id}: {error}"));
     }
     assert_eq!(markers::in_file(&path).unwrap(), (0..100).collect());
-}
-
-/// The child that has the file until it is told to go, and writes until then.
-pub(crate) fn hold_the_file() -> anyhow::Result<()> {
-    let db = Database::open(variable::<String>("FILE")?)?;
-    markers::create(&db)?;
-    say("open");
-    await_parent();
-    for id in 0..50 {
-        drop(db.write(move |tx| markers::put(tx, id)));
-    }
-    Ok(db.close()?)
-}
-
-#[test]
-fn a_file_that_another_process_holds_is_named_and_can_be_waited_for() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    let mut child = spawn("holds the file", &[("FILE", path.to_str().unwrap())]);
-    child.await_word("open").unwrap();
-    let at_once = Database::open(&path).unwrap_err();
-    let impatient = Options::new().open_wait(&path, Duration::from_millis(30)).unwrap_err();
-    for error in [at_once, impatient] {
-        assert_eq!(error.kind(), ErrorKind::Overloaded);
-        assert!(error.to_string().contains(&format!("pid {}", child.id())), "{error}");
-    }
-    let taking_over = thread::spawn({
-        let path = path.clone();
-        move || {
-            let db = Options::new().open_wait(path, Duration::MAX)?;
-            db.write(|tx| markers::put(tx, 1_000)).wait()?;
-            db.close()
-        }
-    });
-    child.go_on();
-    taking_over.join().unwrap().unwrap();
-    child.succeeds().unwrap();
-    let mut expected: BTreeSet<i64> = (0..50).collect();
-    expected.insert(1_000);
-    assert_eq!(markers::in_file(&path).unwrap(), expected);
 }

@@ -85,21 +85,6 @@ fn views_on_views_are_answered_also_when_they_were_made_behind_a_kept_statement(
 }
 
 #[test]
-fn generated_columns_made_of_each_other_are_read() {
-    let db = open();
-    let (open, close) = ("abs(".repeat(8), ")".repeat(8));
-    let column = |i: usize| format!(", c{i} AS ({open}c{}{close})", i - 1);
-    let columns: String = (1..600).map(column).collect();
-    let table = format!("CREATE TABLE t(c0{columns}); INSERT INTO t(c0) VALUES (1)");
-    db.write(move |tx| tx.execute_batch(&table)).wait().unwrap();
-    small_thread(move || {
-        for answer in ways(&db, "SELECT c599 FROM t") {
-            assert_eq!(answer.unwrap(), 1);
-        }
-    });
-}
-
-#[test]
 fn what_there_is_no_stack_for_is_refused_and_many_shallow_selects_are_not() {
     let db = open();
     small_thread(move || {

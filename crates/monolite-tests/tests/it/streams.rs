@@ -127,65 +127,6 @@ fn two_hundred_stalled_consumers_hold_up_no_read() {
     assert!(ended >= 1);
 }
 
-/// The time below which 99 of 100 of `count` reads take, half of them awaited.
-fn p99_of_reads(db: &Database, count: usize) -> Duration {
-    let one = |tx: &monolite::ReadTx<'_>| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0));
-    let mut times: Vec<_> = (0..count)
-        .map(|number| {
-            let start = Instant::now();
-            let read = db.read(one);
-            let read = if number.is_multiple_of(2) { read.wait() } else { smol::block_on(read) };
-            assert_eq!(read.unwrap(), 1);
-            start.elapsed()
-        })
-        .collect();
-    times.sort_unstable();
-    times[count * 99 / 100]
-}
-
-/// The figure is printed (`--nocapture`). One stalled consumer that kept a reader would make reads
-/// wait for `stall_limit`, a thousand times as long as they take.
-#[test]
-fn two_hundred_stalled_consumers_leave_the_slowest_reads_as_they_are() {
-    let stall_limit = Duration::from_secs(600);
-    let options = Options::new().readers(2).stream_stall_limit(stall_limit);
-    let db = options.read_time_limit(stall_limit).open(":memory:").unwrap();
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for _ in 0..9 {
-        alone.push(p99_of_reads(&db, 1_000));
-        let mut stalled: Vec<_> = (0..200).map(|_| numbers(&db, 100_000)).collect();
-        for stream in &mut stalled {
-            assert!(poll(stream).is_pending());
-        }
-        eventually("two of them rest", || {
-            stalled.iter_mut().any(|stream| matches!(poll(stream), Poll::Ready(Some(Ok(_)))))
-        });
-        beside.push(p99_of_reads(&db, 1_000));
-    }
-    alone.sort_unstable();
-    beside.sort_unstable();
-    let (alone, beside) = (alone[4], beside[4]);
-    let ratio = beside.as_secs_f64() / alone.as_secs_f64();
-    println!("p99 of reads: {alone:.1?}, beside 200 stalled consumers {beside:.1?}: {ratio:.2} x");
-    // Machines that do other things at the same time are not what is tested.
-    assert!(beside < alone * 20 + Duration::from_millis(50), "{alone:.1?} and {beside:.1?}");
-}
-
-#[test]
-fn a_consumer_that_stalls_loses_its_connection_to_the_next() {
-    let options = Options::new().readers(1).stream_stall_limit(Duration::from_millis(100));
-    let db = options.open(":memory:").unwrap();
-    let mut stalled = numbers(&db, 100_000);
-    assert!(poll(&mut stalled).is_pending());
-    // It runs when the connection is free again.
-    assert_eq!(numbers(&db, 1_000).wait().map(Result::unwrap).sum::<i64>(), 500_500);
-    let items: Vec<_> = stalled.wait().collect();
-    assert!(items.len() <= AHEAD + 1, "{}", items.len());
-    let error = items.last().unwrap().as_ref().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(error.to_string().contains("no row of it was taken for 100"), "{error}");
-}
-
 /// A database whose WAL holds little, with a table of 4 MiB.
 fn with_a_small_wal(directory: &Path) -> Database {
     let hour = Duration::from_secs(3_600);

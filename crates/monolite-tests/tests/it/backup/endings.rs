@@ -65,32 +65,6 @@ fn a_name_that_belongs_to_another_database_is_refused_for_a_copy_and_a_database(
 }
 
 #[test]
-fn a_database_that_was_called_like_an_archive_is_opened() {
-    let (directory, path, _) = places();
-    Database::open(&path).unwrap().close().unwrap();
-    let old = directory.path().join("sales-archive");
-    fs::rename(&path, &old).unwrap();
-    Database::open(&old).unwrap().close().unwrap();
-}
-
-#[test]
-fn a_name_is_as_long_as_its_first_one_allows() {
-    let (directory, path, _) = places();
-    let db = Database::open(&path).unwrap();
-    create(&db);
-    let long = |bytes| directory.path().join("n".repeat(bytes));
-    for bytes in [242, 247] {
-        let said = format!("its name has {bytes} bytes, and with the ending");
-        refused(&db, &long(bytes), ErrorKind::Invalid, &said);
-        refused(&db, &long(bytes), ErrorKind::Invalid, "241 are left");
-    }
-    refused(&db, &long(248), ErrorKind::Invalid, "247 are left");
-    assert_eq!(others(directory.path()), [] as [&str; 0]);
-    db.backup(long(241)).wait().unwrap();
-    check(&long(241));
-}
-
-#[test]
 fn a_name_that_is_taken_meanwhile_is_not_overwritten() {
     let (directory, path, target) = places();
     let db = Database::open(&path).unwrap();
@@ -122,7 +96,7 @@ fn a_backup_that_is_cancelled_leaves_nothing() {
     let load = Load::start(&db, 2);
     let mut cancelled = 0;
     let mut random = Rng::with_seed(7);
-    for _ in 0..40 {
+    for _ in 0..12 {
         let backup = db.backup(&target);
         let (monitor, pages) = (backup.monitor(), random.u64(0..1_500));
         eventually("it is so far", || {
@@ -142,7 +116,7 @@ fn a_backup_that_is_cancelled_leaves_nothing() {
         }
         assert_eq!(others(directory.path()), [] as [&str; 0]);
     }
-    assert!(cancelled > 5, "{cancelled}");
+    assert!(cancelled > 1, "{cancelled}");
     // A handle that is dropped does the same.
     drop(db.backup(&target));
     load.stop();
@@ -194,20 +168,6 @@ fn a_database_that_is_closed_meanwhile_leaves_no_backup() {
         }
         assert_eq!(db.backup(&target).wait().unwrap_err().kind(), ErrorKind::Closed);
     }
-}
-
-#[test]
-fn a_backup_is_not_waited_for_where_it_would_wait_for_its_caller() {
-    let (directory, path, target) = places();
-    let db = Database::open(&path).unwrap();
-    create(&db);
-    let (inner, to) = (db.clone(), target.clone());
-    let error = ends("the wait inside of a write", move || {
-        inner.clone().write(move |_| inner.backup(&to).wait()).wait().unwrap_err()
-    });
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-    db.close().unwrap();
-    assert_eq!(others(directory.path()), [] as [&str; 0]);
 }
 
 #[test]
@@ -318,7 +278,7 @@ fn a_process_that_is_killed_leaves_no_half_backup_under_its_name() {
     let mut random = Rng::with_seed(seed);
     let (file, prefix) = (path.to_str().unwrap(), target.to_str().unwrap());
     let mut leftovers = 0;
-    for _ in 0..12 {
+    for _ in 0..4 {
         let mut child = spawn("backs up until killed", &[("FILE", file), ("TARGET", prefix)]);
         let (last, micros) = (random.u32(0..3), random.u64(0..60_000));
         child.await_word(&format!("begins {last}")).unwrap();

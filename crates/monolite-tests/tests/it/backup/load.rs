@@ -61,11 +61,6 @@ impl Load {
         eventually("transfers go on", || self.acknowledged() >= acknowledged);
     }
 
-    pub(super) fn is_over(&self) -> impl Fn() -> bool + Send + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || shared.is_over.load(Ordering::Relaxed)
-    }
-
     pub(super) fn stop(self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
-use monolite::{Database, ErrorKind, Options, Sharing, rusqlite};
+use monolite::{Database, Options, Sharing, rusqlite};
 use monolite_testkit::child::{heard, say, variable};
 
 use super::load::Load;
@@ -61,30 +61,6 @@ fn a_database_that_others_write_has_a_backup_of_one_moment() {
     let made: i64 = child.await_word("made ").unwrap().parse().unwrap();
     assert!(made > 200);
     db.close().unwrap();
-}
-
-#[test]
-fn a_shared_database_whose_wal_is_too_small_for_a_backup_keeps_its_limit() {
-    let (directory, path, target) = places();
-    let options = Options::new().sharing(Sharing::Shared).wal_limit_bytes(8 << 20);
-    let db = options.open(&path).unwrap();
-    create(&db);
-    let load = Load::start(&db, 4);
-    load.wait_for(500);
-    for round in 0..3 {
-        let target = target.with_extension(round.to_string());
-        match db.backup(&target).wait() {
-            Ok(_) => _ = check(&target),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
-                assert!(!target.exists());
-            }
-        }
-    }
-    load.stop();
-    assert!(db.stats().wal_bytes_max <= 8 << 20);
-    db.close().unwrap();
-    assert!(fs::read_dir(directory.path()).unwrap().count() <= 4);
 }
 
 /// Large reads of the database file, as only a copy makes them, take their time until `is_cut`.
@@ -187,13 +163,4 @@ fn the_wal_keeps_its_limit_while_backups_are_made() {
         .unwrap();
     assert_eq!(sum, super::TOTAL);
     db.close().unwrap();
-}
-
-#[test]
-fn a_backup_of_a_database_on_another_handle_is_that_of_all() {
-    let (_directory, path, target) = places();
-    let db = Database::open(&path).unwrap();
-    create(&db);
-    db.with_principal(7).backup(&target).wait().unwrap();
-    check(&target);
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Result};
+use monolite::{Database, Error, ErrorKind, Options, Result};
 use monolite_testkit::blocking::block_on;
 
-use super::{ask, ask_writer, database, number, read, write};
+use super::{ask_writer, database, number, read};
 use crate::patience::{Gate, ends, eventually, poll_once};
 
 /// What a write and a read may take here.
@@ -349,36 +349,6 @@ fn an_awaited_transaction_does_not_wait_behind_long_awaited_reads() {
 }
 
 #[test]
-fn a_statement_that_is_late_behind_a_replay_is_not_told_of_the_wal() {
-    let count = |most: u64| {
-        format!(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most}) \
-             SELECT count(*) FROM n"
-        )
-    };
-    let (_directory, _, unlimited) = database(Options::new());
-    let started = Instant::now();
-    ask(&unlimited.transaction().unwrap(), &count(3_000_000));
-    // The first statement takes a part of it, however busy the machine is: so much earlier than by
-    // its own deadline the next one ends.
-    let limit = (started.elapsed() * 6).max(Duration::from_secs(1));
-    let age = Duration::from_millis(1);
-    let (_directory, _, db) = database(
-        Options::new()
-            .interactive(InteractiveOptions::default().snapshot_age(age))
-            .read_time_limit(limit),
-    );
-    let tx = db.transaction().unwrap();
-    ask(&tx, &count(3_000_000));
-    write(&db, ADD);
-    thread::sleep(Duration::from_millis(100));
-    let error = tx.query_row(&count(u64::MAX >> 1), (), number).wait().unwrap_err();
-    assert_eq!(db.stats().transactions_resumed, 1);
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(error.to_string().contains("read_time_limit"), "{error}");
-}
-
-#[test]
 fn a_read_of_short_statements_is_ended_by_its_limit() {
     let (_directory, _, db) = database(limited());
     let endless = db.read(|tx| {
@@ -396,30 +366,6 @@ fn a_read_of_short_statements_is_ended_by_its_limit() {
 
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
     SELECT max(i) FROM n";
-
-#[test]
-fn who_comes_after_a_read_or_a_statement_that_was_ended_twice_is_not_ended() {
-    let (_directory, _, db) = database(
-        limited()
-            .readers(1)
-            .interactive(InteractiveOptions::default().connections(1).time_limit(LIMIT * 9)),
-    );
-    // The statement looks at the clock itself, and the engine does when the closure goes on.
-    let late = db.read(|tx| {
-        tx.query_row(ENDLESS, (), number).unwrap_err();
-        thread::sleep(LIMIT);
-        Ok::<_, Error>(())
-    });
-    assert_eq!(late.wait().unwrap_err().kind(), ErrorKind::Timeout);
-    assert_eq!(read(&db, "SELECT v FROM a"), 10);
-    let tx = db.transaction().unwrap();
-    let late = tx.query_map("VALUES (1), (2)", (), |row| {
-        thread::sleep(LIMIT * 2);
-        row.get::<_, i64>(0)
-    });
-    assert_eq!(late.wait().unwrap_err().kind(), ErrorKind::Timeout);
-    assert_eq!(ask(&db.transaction().unwrap(), "SELECT v FROM a"), 10);
-}
 
 #[test]
 fn reads_that_nobody_waits_for_any_more_stop_nobody() {
@@ -460,69 +406,6 @@ fn more_handles_than_the_queue_holds_go_through_as_fast_as_fewer() {
     handles.into_iter().for_each(|it| assert_eq!(it.wait().unwrap(), 1));
     assert_eq!(read(&db, "SELECT v FROM a"), 4_010);
     assert!(db.stats().syncs < 1_000, "{} syncs", db.stats().syncs);
-}
-
-#[test]
-fn long_transactions_that_share_a_connection_are_not_replayed_for_ever() {
-    const STATEMENTS: usize = 1_000;
-    let log = |tx: &monolite::Transaction, n: usize| {
-        let insert = "INSERT INTO log(n) VALUES (?1)";
-        tx.execute(insert, [n as i64]).wait().unwrap();
-        assert_eq!(ask(tx, "SELECT max(n) FROM log"), n as i64);
-    };
-    let shared = |clients: usize| {
-        let (directory, _, db) =
-            database(Options::new().interactive(InteractiveOptions::default().connections(1)));
-        write(&db, "CREATE TABLE log(id INTEGER PRIMARY KEY, n)");
-        let transactions: Vec<_> = (0..clients).map(|_| db.transaction().unwrap()).collect();
-        (directory, db, transactions)
-    };
-    // In turns, on one thread: a long one gets a connection more.
-    let (_directory, db, transactions) = shared(2);
-    for n in 0..STATEMENTS {
-        transactions.iter().for_each(|tx| log(tx, n));
-    }
-    let resumed = db.stats().transactions_resumed;
-    assert!(resumed < STATEMENTS as u64, "{resumed} replays");
-    // More than there are connections, each at its own pace: most statements follow one another.
-    let (_directory, db, transactions) = shared(4);
-    let clients = transactions.into_iter().map(|tx| {
-        thread::spawn(move || {
-            (0..STATEMENTS).for_each(|n| log(&tx, n));
-            tx.rollback();
-        })
-    });
-    let clients: Vec<_> = clients.collect();
-    ends("all clients", move || clients.into_iter().for_each(|it| it.join().unwrap()));
-    let resumed = db.stats().transactions_resumed;
-    assert!(resumed < 2 * STATEMENTS as u64, "{resumed} replays");
-}
-
-#[test]
-fn statistics_say_whether_pages_are_seen() {
-    let (_directory, _, db) = database(Options::new());
-    assert!(db.stats().is_tracking_pages);
-    let (_directory, _, shared) = database(Options::new().sharing(monolite::Sharing::Shared));
-    assert!(!shared.stats().is_tracking_pages);
-}
-
-#[test]
-fn the_last_handle_may_be_a_thread_local() {
-    thread_local! {
-        static DB: std::cell::RefCell<Option<Database>> = const { std::cell::RefCell::new(None) };
-    }
-    let (_directory, path, db) = database(limited());
-    let thread = thread::spawn(move || {
-        DB.set(Some(db));
-        DB.with_borrow(|db| {
-            let db = db.as_ref().unwrap();
-            db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
-            assert_eq!(read(db, "SELECT v FROM a"), 11);
-            db.transact(async |tx| tx.execute(ADD, ()).wait()).wait().unwrap();
-        });
-    });
-    thread.join().unwrap();
-    assert_eq!(read(&Database::open(&path).unwrap(), "SELECT v FROM a"), 12);
 }
 
 #[test]
@@ -574,53 +457,4 @@ fn a_transact_whose_future_is_dropped_leaves_nothing_behind() {
     assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
     assert!(told.to_string().contains("it was rolled back before"), "{told}");
     assert_eq!(read(&db, "SELECT v FROM a"), 10);
-}
-
-#[test]
-fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
-    // Half of it is long enough for one that does nothing to be done on a busy machine.
-    let limit = Duration::from_secs(5);
-    let (_directory, _, db) = database(Options::new().readers(2).read_time_limit(limit));
-    // The first of those that hang begin when the last of them is in the queue: by the time that
-    // they are lost, all the others have waited too long, and none of these begins.
-    let (gate, mut asked) = (Arc::new(Gate::default()), Vec::new());
-    for number_of in 0..26 {
-        let gate = (number_of < 2).then(|| Arc::clone(&gate));
-        let mut read = Box::pin(db.read(move |_| {
-            match gate {
-                Some(gate) => gate.pass(),
-                None => thread::sleep(limit * 2),
-            }
-            Ok::<_, Error>(())
-        }));
-        assert!(poll_once(&mut read).is_pending());
-        asked.push(read);
-    }
-    gate.open();
-    thread::sleep(limit / 2);
-    let begin = Instant::now();
-    let innocent = block_on(db.read(|tx| tx.query_row("SELECT v FROM a", (), number)));
-    assert!(begin.elapsed() < limit * 5, "{:?}", begin.elapsed());
-    assert_eq!(innocent.expect("it came after those that had waited too long"), 10);
-    for hanging in asked.split_off(2) {
-        assert_eq!(block_on(hanging).map_err(|e| e.kind()), Err(ErrorKind::Timeout));
-    }
-}
-
-#[test]
-fn what_follows_a_statement_that_was_dropped_is_told_why() {
-    let (_directory, _, db) = database(Options::new());
-    for rest in [0, 1, 5, 20] {
-        let tx = db.transaction().unwrap();
-        let mut query = tx.query_row(ENDLESS, (), number);
-        assert!(crate::patience::poll_once(&mut query).is_pending());
-        thread::sleep(Duration::from_millis(rest));
-        drop(query);
-        for _ in 0..2 {
-            let told = tx.execute(ADD, ()).wait().unwrap_err();
-            assert_eq!(told.kind(), ErrorKind::Aborted, "{told}");
-            assert!(told.to_string().contains("dropped"), "{told}");
-        }
-        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Aborted);
-    }
 }

@@ -43,54 +43,6 @@ fn a_change_of_the_same_pages_sees_those_before_it() {
 }
 
 #[test]
-fn an_error_is_one_only_behind_the_changes_before() {
-    let (_directory, db, _idle) = crowded(1);
-    let tx = db.transaction().unwrap();
-    change(&tx, "DELETE FROM account WHERE id = 3");
-    // Without the deletion it would end the transaction.
-    assert_eq!(change(&tx, "INSERT OR ROLLBACK INTO account VALUES (3, 1)"), 1);
-    let twice = tx.execute("INSERT INTO account VALUES (3, 1)", ()).wait().unwrap_err();
-    assert_eq!(twice.kind(), ErrorKind::Constraint);
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 3), 1);
-}
-
-#[test]
-fn functions_tell_of_the_changes_before() {
-    let (_directory, db, _idle) = crowded(1);
-    let tx = db.transaction().unwrap();
-    change(&tx, "UPDATE account SET balance = 7 WHERE id < 4");
-    change(&tx, "INSERT INTO entry(id, text) VALUES (40 + changes(), 'x')");
-    assert_eq!(tx.last_insert_rowid().wait().unwrap(), 43);
-    tx.commit().wait().unwrap();
-    let tx = db.transaction().unwrap();
-    change(&tx, "UPDATE account SET balance = 9 WHERE id < 4");
-    change(&tx, ENTRY);
-    assert_eq!(tx.last_insert_rowid().wait().unwrap(), 44);
-    tx.commit().wait().unwrap();
-}
-
-#[test]
-fn a_schema_of_ones_own_is_there_for_the_next_change() {
-    let (_directory, db, _idle) = crowded(1);
-    let tx = db.transaction().unwrap();
-    assert_eq!(change(&tx, "CREATE TABLE own(x)"), 0);
-    assert_eq!(change(&tx, "INSERT INTO own VALUES (1), (2)"), 2);
-    assert_eq!(change(&tx, ENTRY), 1);
-    tx.commit().wait().unwrap();
-}
-
-#[test]
-fn words_of_a_full_text_index_are_there_for_the_next_change() {
-    let (_directory, db, _idle) = crowded(1);
-    db.write(|tx| tx.execute_batch("CREATE VIRTUAL TABLE word USING fts5(x)")).wait().unwrap();
-    let tx = db.transaction().unwrap();
-    change(&tx, "INSERT INTO word VALUES ('an apple')");
-    assert_eq!(change(&tx, "UPDATE word SET x = 'a pear' WHERE word MATCH 'apple'"), 1);
-    tx.commit().wait().unwrap();
-}
-
-#[test]
 fn what_a_replayed_change_answered_is_compared_at_commit() {
     let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
@@ -100,26 +52,4 @@ fn what_a_replayed_change_answered_is_compared_at_commit() {
     db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(balance(&db, 2), 100);
-}
-
-#[test]
-fn a_resting_transaction_does_not_keep_the_wal_from_restarting() {
-    let options = Options::new()
-        .interactive(InteractiveOptions::default().connections(1))
-        .wal_limit_bytes(8 << 20);
-    let (_directory, db) = accounts(options);
-    let _idle = db.transaction().unwrap();
-    let tx = db.transaction().unwrap();
-    change(&tx, ENTRY);
-    db.write(|tx| tx.execute_batch("CREATE TABLE filler(x)")).wait().unwrap();
-    let fill = "INSERT INTO filler VALUES (zeroblob(1000000))";
-    for _ in 0..60 {
-        db.write(move |tx| tx.execute_batch(fill)).wait().unwrap();
-    }
-    let stats = db.stats();
-    assert!(stats.checkpoints_completed > 3 && stats.revoked_readers == 0);
-    assert_eq!(change(&tx, "UPDATE account SET balance = 7 WHERE id = 3"), 1);
-    assert_eq!(replays(&db), 1);
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 3), 7);
 }

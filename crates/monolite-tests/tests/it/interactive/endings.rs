@@ -17,22 +17,6 @@ fn ended(tx: &Transaction, kind: ErrorKind) {
 }
 
 #[test]
-fn a_client_that_disappears_holds_nothing() {
-    let (_directory, db) = accounts(Options::new());
-    let tx = db.transaction().unwrap();
-    tx.execute(ADD, (1, 1)).wait().unwrap();
-    // As when its thread panicked.
-    let gone = catch_unwind(AssertUnwindSafe(move || {
-        let _tx = tx;
-        panic!("the client is gone");
-    }));
-    assert!(gone.is_err());
-    assert_eq!(db.stats().open_transactions, 0);
-    db.write(|tx| tx.execute(ADD, (1, 5))).wait().unwrap();
-    assert_eq!(balance(&db, 1), 105);
-}
-
-#[test]
 fn a_deadline_that_passes_ends_it() {
     let clock = HandClock::new();
     let limit = Duration::from_secs(60);
@@ -48,22 +32,6 @@ fn a_deadline_that_passes_ends_it() {
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(idle.commit().wait().unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(balance(&db, 1), 100);
-}
-
-#[test]
-fn a_commit_typed_as_sql_is_refused_and_changes_nothing() {
-    let (_directory, db) = accounts(Options::new());
-    let tx = db.transaction().unwrap();
-    tx.execute(ADD, (1, 1)).wait().unwrap();
-    for sql in ["COMMIT", "END", "ROLLBACK", "BEGIN", "SAVEPOINT a", "RELEASE a", "ROLLBACK TO a"] {
-        let error = tx.execute(sql, ()).wait().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}");
-        assert!(error.to_string().contains("Transaction"), "{sql}: {error}");
-        assert!(tx.execute_batch(sql).wait().is_err(), "{sql}");
-    }
-    assert_eq!(balance(&db, 1), 100);
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 1), 101);
 }
 
 #[test]

@@ -62,31 +62,6 @@ fn parents_and_children_of_many_transactions_do_not_conflict() {
 }
 
 #[test]
-fn without_the_option_the_second_conflicts() {
-    let (_directory, db) =
-        open(Options::new().interactive(InteractiveOptions::default().ids_given_out_ahead(false)));
-    let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
-    assert_eq!((id(&one, PARENT), id(&other, PARENT)), (1, 1));
-    one.commit().wait().unwrap();
-    assert_eq!(other.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(db.stats().ids_given_out, 0);
-}
-
-#[test]
-fn a_hidden_rowid_is_given_out_too() {
-    let (_directory, db) = open(Options::new());
-    let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
-    let insert = |tx: &Transaction, name: &str| {
-        tx.execute("INSERT INTO named VALUES (?1, 1)", [name]).wait().unwrap();
-        tx.last_insert_rowid().wait().unwrap()
-    };
-    assert_eq!((insert(&one, "a"), insert(&other, "b")), (1, 2));
-    other.commit().wait().unwrap();
-    one.commit().wait().unwrap();
-    assert_eq!(all(&db, "SELECT rowid FROM named ORDER BY name"), [1, 2]);
-}
-
-#[test]
 fn a_number_is_not_given_again_behind_a_rollback() {
     let (_directory, db) = open(Options::new());
     let tx = db.transaction().unwrap();
@@ -203,24 +178,6 @@ fn other_inserts_have_their_ids_chosen_by_sqlite() {
 }
 
 #[test]
-fn a_parameter_that_is_null_is_a_key_that_is_left_to_sqlite() {
-    let (_directory, db) = open(Options::new());
-    let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
-    let sql = "INSERT INTO parent(id, note) VALUES (?1, ?2) RETURNING id";
-    let insert = |tx: &Transaction, key: Option<i64>| -> i64 {
-        tx.query_row(sql, (key, "x"), |row| row.get(0)).wait().unwrap()
-    };
-    assert_eq!((insert(&one, None), insert(&other, None)), (1, 2));
-    assert_eq!(insert(&one, Some(70)), 70);
-    other.commit().wait().unwrap();
-    one.commit().wait().unwrap();
-    assert_eq!(db.stats().transaction_conflicts, 0);
-    // What the application says raises the counter.
-    let tx = db.transaction().unwrap();
-    assert_eq!(insert(&tx, None), 71);
-}
-
-#[test]
 fn ids_that_the_application_says_in_the_same_transaction_are_passed_by() {
     let (_directory, db) = open(Options::new());
     let tx = db.transaction().unwrap();
@@ -275,17 +232,6 @@ fn a_table_that_was_made_anew_is_another_one() {
 }
 
 #[test]
-fn a_transaction_that_changes_the_schema_has_ids_chosen_by_sqlite() {
-    let (_directory, db) = open(Options::new());
-    let tx = db.transaction().unwrap();
-    tx.execute_batch("CREATE TABLE new(id INTEGER PRIMARY KEY, x)").wait().unwrap();
-    assert_eq!(id(&tx, "INSERT INTO new(x) VALUES (1) RETURNING id"), 1);
-    assert_eq!(id(&tx, PARENT), 1);
-    tx.commit().wait().unwrap();
-    assert_eq!(db.stats().ids_given_out, 0);
-}
-
-#[test]
 fn ids_go_on_from_what_is_committed_when_the_database_is_opened_again() {
     let (directory, db) = open(Options::new());
     let child = "INSERT INTO child(parent) VALUES (1) RETURNING id";
@@ -315,43 +261,6 @@ fn at_the_largest_rowid_sqlite_has_its_way() {
     let tx = db.transaction().unwrap();
     assert!((1..i64::MAX).contains(&id(&tx, PARENT)));
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Invalid);
-}
-
-#[test]
-fn clients_and_plain_writers_beside_them_do_not_conflict() {
-    let (_directory, db) =
-        open(Options::new().interactive(InteractiveOptions::default().connections(3)));
-    let child = "INSERT INTO child(parent, text) VALUES (?1, 'x') RETURNING id";
-    // From the first numbers on plain writes pass by.
-    let first = db.transaction().unwrap();
-    let parent = id(&first, PARENT);
-    first.query_row(child, [parent], |_| Ok(())).wait().unwrap();
-    first.commit().wait().unwrap();
-    std::thread::scope(|scope| {
-        for client in 0..8 {
-            let db = &db;
-            scope.spawn(move || {
-                for _ in 0..40 {
-                    if client % 4 == 3 {
-                        let write = db.write(|tx| {
-                            tx.execute("INSERT INTO parent DEFAULT VALUES", ())?;
-                            let parent = tx.last_insert_rowid();
-                            tx.query_row(child, [parent], |row| row.get::<_, i64>(0))
-                        });
-                        write.wait().unwrap();
-                        continue;
-                    }
-                    let tx = db.transaction().unwrap();
-                    let parent = id(&tx, PARENT);
-                    tx.query_row(child, [parent], |row| row.get::<_, i64>(0)).wait().unwrap();
-                    tx.commit().wait().unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(db.stats().transaction_conflicts, 0);
-    let whole = "SELECT count(*) FROM parent JOIN child ON child.parent = parent.id";
-    assert_eq!(all(&db, whole), [321]);
 }
 
 const QUEUES: &str = "
@@ -426,39 +335,5 @@ fn a_promised_number_of_autoincrement_is_given_to_nobody_else_whose_row_is_gone_
         let committed = promised.commit().wait().map_err(|error| error.kind());
         let expected = if was_taken { Err(ErrorKind::Conflict) } else { Ok(()) };
         assert_eq!(committed.map(|_| ()), expected, "{taker:?}");
-    }
-}
-
-#[test]
-fn a_transaction_that_is_rolled_back_uses_up_no_ids() {
-    const BIG: i64 = i64::MAX - 2;
-    for (insert, huge) in [
-        ("INSERT INTO plain(v) VALUES (0) RETURNING id", "INSERT INTO plain(id) VALUES (?1)"),
-        ("INSERT INTO queue(v) VALUES (0) RETURNING id", "INSERT INTO queue(id) VALUES (?1)"),
-    ] {
-        for is_closure in [true, false] {
-            let (_directory, db) = open(Options::new());
-            db.write(|tx| tx.execute_batch(QUEUES)).wait().unwrap();
-            let first = db.transaction().unwrap();
-            let before = id(&first, insert);
-            first.commit().wait().unwrap();
-            if is_closure {
-                let failed = db.write(move |tx| {
-                    tx.execute(huge, [BIG])?;
-                    Err::<(), _>(monolite::Error::aborted("it changes its mind"))
-                });
-                failed.wait().unwrap_err();
-            } else {
-                let undone = db.transaction().unwrap();
-                undone.execute(huge, [BIG]).wait().unwrap();
-                id(&undone, insert);
-                undone.rollback();
-            }
-            for _ in 0..3 {
-                let write = db.write(|tx| tx.query_row(insert, (), |row| row.get::<_, i64>(0)));
-                let now = write.wait().unwrap();
-                assert!(now < before + 20, "{insert}, a closure: {is_closure}: {now}");
-            }
-        }
     }
 }

@@ -20,21 +20,6 @@ fn no_more_are_open_than_may_be() {
 }
 
 #[test]
-fn no_more_statements_are_remembered_than_may_be() {
-    let (_directory, db) =
-        accounts(Options::new().interactive(InteractiveOptions::default().max_statements(3)));
-    let tx = db.transaction().unwrap();
-    for _ in 0..3 {
-        tx.execute(ADD, (1, 1)).wait().unwrap();
-    }
-    let error = tx.execute(ADD, (1, 1)).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("InteractiveOptions::max_statements"), "{error}");
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 1), 103);
-}
-
-#[test]
 fn no_more_bytes_are_remembered_than_may_be() {
     let (_directory, db) =
         accounts(Options::new().interactive(InteractiveOptions::default().max_bytes(100_000)));
@@ -45,20 +30,6 @@ fn no_more_bytes_are_remembered_than_may_be() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("InteractiveOptions::max_bytes"), "{error}");
     tx.commit().wait().unwrap();
-}
-
-#[test]
-fn a_result_of_a_hundred_megabytes_is_refused_and_the_transaction_goes_on() {
-    let (_directory, db) = accounts(Options::new());
-    let tx = db.transaction().unwrap();
-    tx.execute(ADD, (1, 1)).wait().unwrap();
-    let much = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100) \
-                SELECT zeroblob(1000000) FROM n";
-    let error = tx.query_map(much, (), |row| row.get::<_, Vec<u8>>(0)).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("InteractiveOptions::max_bytes"), "{error}");
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 1), 101);
 }
 
 #[test]
@@ -73,26 +44,6 @@ fn a_change_whose_result_is_too_large_is_not_committed() {
     assert!(error.to_string().contains("rolled back"), "{error}");
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(balance(&db, 1), 100);
-}
-
-#[test]
-fn options_out_of_range_are_refused_by_name() {
-    let refused = |options: Options, name: &str| {
-        let error = options.open(":memory:").unwrap_err();
-        assert!(error.to_string().contains(name), "{error}");
-    };
-    refused(
-        Options::new().interactive(InteractiveOptions::default().max_open(0)),
-        "InteractiveOptions::max_open",
-    );
-    refused(
-        Options::new().interactive(InteractiveOptions::default().connections(0)),
-        "InteractiveOptions::connections",
-    );
-    refused(
-        Options::new().interactive(InteractiveOptions::default().attempts(0)),
-        "InteractiveOptions::attempts",
-    );
 }
 
 /// The writer waited inside of SQLite, for five seconds each time the WAL was to restart, until

@@ -3,7 +3,7 @@
 
 use monolite::Options;
 
-use super::{ADD, accounts};
+use super::accounts;
 
 #[test]
 fn time_and_random_values_are_at_commit_what_the_application_saw() {
@@ -31,18 +31,4 @@ fn time_and_random_values_are_at_commit_what_the_application_saw() {
     assert_eq!(read("SELECT text FROM entry"), kept);
     assert_ne!(read(now), seen);
     assert_eq!(db.stats().transaction_conflicts, 0);
-}
-
-#[test]
-fn the_rowid_of_somebody_elses_insert_is_not_seen() {
-    let (_directory, db) = accounts(Options::new());
-    let insert = "INSERT INTO entry(text) VALUES ('x')";
-    db.write(move |tx| tx.execute(insert, ())).wait().unwrap();
-    let tx = db.transaction().unwrap();
-    assert_eq!(tx.last_insert_rowid().wait().unwrap(), 0);
-    tx.execute(ADD, (1, 1)).wait().unwrap();
-    let asked = tx.query_row("SELECT last_insert_rowid()", (), |row| row.get::<_, i64>(0));
-    assert_eq!(asked.wait().unwrap(), 0);
-    db.write(move |tx| tx.execute(insert, ())).wait().unwrap();
-    tx.commit().wait().unwrap();
 }

@@ -1,60 +1,10 @@
 //! `transact` always finishes, and a commit with a key happens once.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use monolite::{Committed, Database, Error, ErrorKind, InteractiveOptions, Options};
 
-use super::{ADD, BALANCE, SET, accounts, balance, read_and_add_one};
-
-#[test]
-fn many_threads_add_to_one_account_without_losing_any() {
-    let (_directory, db) = accounts(Options::new());
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    read_and_add_one(&db).unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(balance(&db, 1), 260);
-}
-
-#[test]
-fn transact_can_be_spawned_on_a_runtime() {
-    let (_directory, db) = accounts(Options::new());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let runs = Arc::new(AtomicU32::new(0));
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..50)
-            .map(|_| {
-                let (db, runs) = (db.clone(), Arc::clone(&runs));
-                tokio::spawn(async move {
-                    db.transact(|tx| {
-                        let runs = Arc::clone(&runs);
-                        async move {
-                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).await?;
-                            tokio::time::sleep(Duration::from_millis(1)).await;
-                            tx.execute(SET, (1, seen + 1)).await?;
-                            runs.fetch_add(1, Ordering::Relaxed);
-                            Ok::<_, Error>(())
-                        }
-                    })
-                    .await
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.unwrap().unwrap();
-        }
-    });
-    assert_eq!(balance(&db, 1), 150);
-    assert!(runs.load(Ordering::Relaxed) >= 50);
-}
+use super::{ADD, BALANCE, SET, accounts, balance};
 
 #[test]
 fn a_closure_cannot_commit_what_transact_commits() {

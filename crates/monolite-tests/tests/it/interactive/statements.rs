@@ -1,8 +1,8 @@
 //! What the statements of an interactive transaction see and answer.
 
-use monolite::{ErrorKind, InteractiveOptions, ToSql, named_params, params};
+use monolite::{ErrorKind, named_params, params};
 
-use super::{ADD, BALANCE, SET, accounts, balance, still};
+use super::{ADD, BALANCE, accounts, balance, still};
 use crate::patience::as_one_batch;
 
 #[test]
@@ -61,24 +61,6 @@ fn every_method_answers_as_its_namesake_in_a_closure() {
     assert_eq!(count("SELECT max(id) FROM entry"), 2);
 }
 
-/// A parameter without a value was NULL, and so was a condition upon it.
-#[test]
-fn a_parameter_that_is_not_named_is_refused_by_its_name() {
-    let (_directory, db) = accounts(still());
-    let tx = db.transaction().unwrap();
-    let sql = "UPDATE account SET balance = :new WHERE id = :id";
-    for (sql, missing) in [(sql, "parameter :id,"), ("SELECT ?, :new", "parameter number 1,")] {
-        let error = tx.query_map(sql, named_params! {":new": 4}, |_| Ok(())).wait().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(error.to_string().contains(missing), "{error}");
-    }
-    assert_eq!(tx.execute(sql, named_params! {":id": 2, ":new": 4}).wait().unwrap(), 1);
-    let none: [(&str, &dyn ToSql); 0] = [];
-    assert_eq!(tx.execute("DELETE FROM account WHERE id = 9", &none).wait().unwrap(), 1);
-    tx.commit().wait().unwrap();
-    assert_eq!((balance(&db, 1), balance(&db, 2)), (100, 4));
-}
-
 #[test]
 fn savepoints_undo_a_part() {
     let (_directory, db) = accounts(still());
@@ -108,23 +90,6 @@ fn savepoints_undo_a_part() {
 }
 
 #[test]
-fn a_refused_statement_is_an_answer_and_the_transaction_goes_on() {
-    let (_directory, db) = accounts(still());
-    let tx = db.transaction().unwrap();
-    let error = tx.execute(SET, (1, -5)).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Constraint);
-    let error = tx.execute("UPDATE nothing SET x = 1", ()).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = tx.execute(SET, [1]).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = tx.query_row(BALANCE, [1], |row| row.get::<_, String>(0)).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    tx.execute(SET, (1, 5)).wait().unwrap();
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 1), 5);
-}
-
-#[test]
 fn a_statement_that_rolls_everything_back_ends_the_transaction() {
     let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
@@ -134,22 +99,6 @@ fn a_statement_that_rolls_everything_back_ends_the_transaction() {
     assert!(tx.execute(ADD, (1, 1)).wait().is_err());
     assert!(tx.commit().wait().is_err());
     assert_eq!(balance(&db, 1), 100);
-}
-
-#[test]
-fn one_database_serves_more_transactions_than_connections() {
-    let (_directory, db) =
-        accounts(still().interactive(InteractiveOptions::default().connections(2)));
-    let open: Vec<_> = (0..20).map(|_| db.transaction().unwrap()).collect();
-    for _ in 0..3 {
-        for tx in &open {
-            assert_eq!(tx.execute(ADD, (1, 1)).wait().unwrap(), 1);
-        }
-    }
-    for tx in open {
-        tx.commit().wait().unwrap();
-    }
-    assert_eq!(balance(&db, 1), 160);
 }
 
 #[test]

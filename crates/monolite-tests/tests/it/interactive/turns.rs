@@ -152,27 +152,6 @@ fn waits_until(db: &Database, end: impl FnOnce()) -> bool {
     db.stats().turns_taken_away == 0
 }
 
-#[test]
-fn a_holder_that_is_dropped_or_rolled_back_or_fails_frees_its_turn() {
-    let (_directory, db, _clock) = hot(&[1]);
-    let begin = || {
-        let tx = db.transaction().unwrap();
-        read(&tx, 1);
-        tx
-    };
-    let (dropped, rolled_back, failed) = (begin, begin, begin);
-    let tx = dropped();
-    assert!(waits_until(&db, || drop(tx)));
-    let tx = rolled_back();
-    assert!(waits_until(&db, || tx.rollback()));
-    let tx = failed();
-    assert!(waits_until(&db, || {
-        db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-        tx.execute(SET, (1, 0)).wait().unwrap();
-        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
-    }));
-}
-
 /// It went on without the statement, of which its caller could not know that it had not been run.
 #[test]
 fn a_wait_that_is_given_up_ends_its_transaction_and_holds_up_nobody() {
@@ -238,57 +217,6 @@ fn two_rows_in_opposite_orders_are_no_deadlock() {
     });
     assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
     assert!(db.stats().turns_waited > 0);
-}
-
-#[test]
-fn two_statements_of_one_transaction_may_wait_at_the_same_time() {
-    let (_directory, db, _clock) = hot(&[1, 2]);
-    let holder = db.transaction().unwrap();
-    assert_eq!((read(&holder, 1), read(&holder, 2)), (101, 101));
-    std::thread::scope(|scope| {
-        let both = scope.spawn(|| {
-            let tx = db.transaction().unwrap();
-            let ask = |account: i64| tx.query_row(BALANCE, [account], |row| row.get::<_, i64>(0));
-            smol::block_on(smol::future::try_zip(ask(1), ask(2))).unwrap()
-        });
-        holder.execute(SET, (1, 7)).wait().unwrap();
-        committed(holder, 2, 8);
-        // One of them may not wait, as the other is waited for in another order.
-        let (first, second) = both.join().unwrap();
-        assert!([101, 7].contains(&first) && [101, 8].contains(&second), "{first} {second}");
-    });
-}
-
-#[test]
-fn a_close_lets_those_who_wait_go() {
-    let (_directory, db, _clock) = hot(&[1]);
-    let holder = db.transaction().unwrap();
-    read(&holder, 1);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let tx = db.transaction().unwrap();
-            tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait()
-        });
-        db.close().unwrap();
-        // It came to its turn or to the closed database, whichever was first.
-        let _: Result<i64, Error> = waiting.join().unwrap();
-    });
-    assert_eq!(holder.execute(ADD, (1, 1)).wait().unwrap_err().kind(), ErrorKind::Closed);
-}
-
-#[test]
-fn a_popular_row_that_is_read_and_not_changed_is_no_bottleneck() {
-    let (_directory, db, _clock) = hot(&[1]);
-    let one = || {
-        let tx = db.transaction().unwrap();
-        read(&tx, 1);
-        tx
-    };
-    drop(one());
-    // Each that finds nothing changed lets one more pass. Nobody gives a turn back here.
-    let together: Vec<_> = (0..200).map(|_| one()).collect();
-    assert_eq!(db.stats().turns_waited, 0);
-    drop(together);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
 
 use anyhow::Context as _;
-use monolite::{Error, ErrorKind, Options, ReadTx, Tx, named_params, rusqlite};
+use monolite::{Error, ErrorKind, Options, ReadTx, Tx, rusqlite};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, ends};
@@ -59,26 +59,6 @@ fn anyhow_carries_the_engines_error() {
         Ok(2)
     });
     assert_eq!(read.wait().unwrap_err().to_string(), "not two");
-}
-
-#[test]
-fn queries_are_those_of_rusqlite() {
-    let db = database();
-    db.write(|tx| {
-        let mut insert = tx.prepare("INSERT INTO t(id, x) VALUES (:id, :x)")?;
-        for id in 1..=3 {
-            insert.execute(named_params! { ":id": id, ":x": vec![id as u8] })?;
-        }
-        assert_eq!((tx.changes(), tx.last_insert_rowid()), (1, 3));
-        assert_eq!(tx.execute("UPDATE t SET x = NULL WHERE id > ?1", [1])?, 2);
-        let none = tx.query_row("SELECT id FROM t WHERE id = 9", (), |row| row.get::<_, i64>(0));
-        assert_eq!(none.unwrap_err().kind(), ErrorKind::NoRows);
-        let first = "SELECT x FROM t ORDER BY id";
-        assert_eq!(tx.query_row(first, (), |row| row.get::<_, Vec<u8>>(0))?, [1]);
-        Ok(())
-    })
-    .wait()
-    .unwrap();
 }
 
 #[test]
@@ -168,18 +148,6 @@ fn nobody_writes_to_a_blob_of_what_others_keep() {
 }
 
 #[test]
-fn a_blob_of_a_table_that_is_new_to_the_reader_is_found() {
-    let db = database();
-    db.write(|tx| tx.execute("INSERT INTO t VALUES (1, x'010203')", ())).wait().unwrap();
-    let bytes = db.read(|tx| {
-        let mut bytes = Vec::new();
-        tx.blob_open("t", "x", 1)?.read_to_end(&mut bytes).unwrap();
-        Ok::<_, Error>(bytes)
-    });
-    assert_eq!(bytes.wait().unwrap(), [1, 2, 3]);
-}
-
-#[test]
 fn a_write_statement_forgotten_half_way_harms_nobody() {
     let db = database();
     let forgetting = db.write(|tx| {
@@ -261,19 +229,6 @@ fn what_is_never_dropped_keeps_the_file_and_the_close_says_so() {
         assert_eq!(ids(&Options::new().open(&copy).unwrap()), [1, 2], "all is in the file");
         std::fs::remove_file(&copy).unwrap();
     }
-}
-
-#[test]
-fn a_transaction_that_is_open_at_the_close_does_not_keep_the_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    let db = Options::new().open(&path).unwrap();
-    create(&db);
-    let open = db.transaction().unwrap();
-    open.execute("INSERT INTO t(id) VALUES (1)", ()).wait().unwrap();
-    db.close().unwrap();
-    assert_eq!(open.commit().wait().unwrap_err().kind(), ErrorKind::Closed);
-    Options::new().open(&path).unwrap().close().unwrap();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Handles: queues that are full, waits that would never end, handles that nobody keeps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use monolite::{Database, Error, ErrorKind, Options, Write};
@@ -75,56 +74,6 @@ fn a_dropped_write_runs_in_the_queue_and_in_front_of_it() {
 }
 
 #[test]
-fn waiting_for_a_write_inside_of_a_write_is_an_error() {
-    let db = database();
-    let inner = db.clone();
-    let error = ends("a write inside of a write", move || {
-        let inside = inner.clone();
-        inner.write(move |_| insert(&inside, 1).wait()).wait().unwrap_err()
-    });
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("the closure's own transaction"), "{error}");
-    insert(&db, 2).wait().unwrap();
-}
-
-#[test]
-fn a_write_started_inside_of_a_write_runs_after_it() {
-    let db = database();
-    let (inside, started) = (db.clone(), Arc::new(AtomicBool::new(false)));
-    let flag = Arc::clone(&started);
-    db.write(move |tx| {
-        drop(insert(&inside, 2));
-        flag.store(true, Ordering::SeqCst);
-        tx.execute("INSERT INTO t(id) VALUES (1)", ())
-    })
-    .wait()
-    .unwrap();
-    assert!(started.load(Ordering::SeqCst));
-    eventually("the second write", || ids(&db) == [1, 2]);
-}
-
-#[test]
-fn reads_nest_as_deep_as_there_are_readers_and_no_deeper() {
-    fn nested(db: &Database, depth: u32) -> Result<i64, Error> {
-        db.read(|tx| match depth {
-            0 => tx.query_row("SELECT COUNT(*) FROM t", (), |row| row.get(0)),
-            _ => nested(db, depth - 1),
-        })
-        .wait()
-    }
-    let db = Options::new().readers(3).open(":memory:").unwrap();
-    create(&db);
-    insert(&db, 1).wait().unwrap();
-    let (three, four) = ends("nested reads", {
-        let db = db.clone();
-        move || (nested(&db, 2), nested(&db, 3))
-    });
-    assert_eq!(three.unwrap(), 1);
-    assert_eq!(four.unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(nested(&db, 2).unwrap(), 1);
-}
-
-#[test]
 fn a_read_inside_of_a_write_sees_what_is_committed() {
     let db = database();
     insert(&db, 1).wait().unwrap();
@@ -191,34 +140,6 @@ fn a_write_that_is_polled_often_takes_one_place_among_those_who_wait() {
     queued.wait().unwrap();
     eventually("the eager write", || eager.is_done());
     eventually("the patient write is woken", || patient.is_done());
-}
-
-#[test]
-fn a_durable_read_inside_of_a_write_does_not_wait_for_itself() {
-    let db = database();
-    let inside = db.clone();
-    let outcome = ends("a durable read inside of a write", move || {
-        db.write(move |_| {
-            let count = "SELECT COUNT(*) FROM t";
-            inside.read_durable(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0))).wait()
-        })
-        .wait()
-    });
-    assert!(outcome.is_ok() || outcome.unwrap_err().kind() == ErrorKind::Invalid);
-}
-
-#[test]
-fn a_read_closure_may_close_its_database() {
-    let db = database();
-    let inside = db.clone();
-    let outcome = ends("closing inside of a read", move || {
-        db.read(move |tx| {
-            tx.query_row("SELECT 1", (), |_| Ok(()))?;
-            inside.close()
-        })
-        .wait()
-    });
-    assert!(outcome.is_ok() || outcome.unwrap_err().kind() == ErrorKind::Invalid);
 }
 
 #[test]

@@ -91,21 +91,6 @@ fn a_refusal_comes_from_every_way_to_run_a_statement() {
 }
 
 #[test]
-fn a_refusal_that_is_swallowed_lets_the_rest_of_the_transaction_commit() {
-    let db = database();
-    db.write(|tx| {
-        tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
-        for (sql, _) in REFUSED {
-            assert!(tx.execute_batch(sql).is_err(), "{sql}");
-        }
-        tx.execute("INSERT INTO t(id) VALUES (2)", ())
-    })
-    .wait()
-    .unwrap();
-    assert_eq!(ids(&db), [1, 2]);
-}
-
-#[test]
 fn settings_can_be_asked_for_and_stay_as_they_are() {
     let db = database();
     let ask = |sql: &'static str| {
@@ -133,13 +118,6 @@ fn contents_of_the_file_that_look_like_settings_can_be_changed() {
     assert_eq!(failing.wait().unwrap_err().kind(), ErrorKind::Aborted);
     let version = db.read(|tx| tx.query_row("PRAGMA user_version", (), |row| row.get::<_, i64>(0)));
     assert_eq!(version.wait().unwrap(), 7);
-}
-
-#[test]
-fn vacuum_inside_a_transaction_is_an_error() {
-    let db = database();
-    let error = db.write(|tx| tx.execute_batch("VACUUM")).wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
 fn write_in_a_read(db: &Database, sql: &'static str) -> Error {

@@ -7,39 +7,12 @@ use std::time::Duration;
 
 use monolite::{Clock, Database, Error, ErrorKind, Options};
 
-use super::{create, database, ids, insert};
-use crate::patience::{as_one_batch, poll_once};
+use super::{create, ids, insert};
+use crate::patience::as_one_batch;
 use monolite_testkit::clock::HandClock;
 
 const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT SUM(i) FROM n";
-
-#[test]
-fn a_panic_reaches_its_caller_and_nobody_else() {
-    let db = database();
-    let (before, panicking, awaited, after) = as_one_batch(&db, || {
-        let panicking = || {
-            db.write(|tx| {
-                tx.execute("INSERT INTO t(id) VALUES (2)", ())?;
-                resume_unwind(Box::new(42_u8));
-                #[allow(unreachable_code, reason = "gives the closure its type")]
-                Ok::<_, Error>(())
-            })
-        };
-        (insert(&db, 1), panicking(), panicking(), insert(&db, 3))
-    });
-    let panic = catch_unwind(AssertUnwindSafe(|| panicking.wait())).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&42_u8));
-    before.wait().unwrap();
-    after.wait().unwrap();
-    let mut awaited = awaited;
-    let panic = catch_unwind(AssertUnwindSafe(|| {
-        crate::patience::eventually("the panic", || poll_once(&mut awaited).is_ready());
-    }));
-    assert_eq!(panic.unwrap_err().downcast_ref(), Some(&42_u8));
-    assert_eq!(ids(&db), [1, 3]);
-    assert_eq!(db.stats().failed_transactions, 2);
-}
 
 #[test]
 fn a_panic_in_a_read_leaves_the_reader_usable() {
@@ -59,30 +32,6 @@ fn a_panic_in_a_read_leaves_the_reader_usable() {
         insert(&db, db.stats().transactions as i64).wait().unwrap();
     }
     assert_eq!(ids(&db).len(), 3);
-}
-
-#[test]
-fn an_endless_statement_is_interrupted_and_rolled_back_alone() {
-    let limit = Duration::from_secs(1);
-    let db = Options::new().write_time_limit(limit).open(":memory:").unwrap();
-    create(&db);
-    let (before, endless, after) = as_one_batch(&db, || {
-        let before = insert(&db, 1);
-        let endless = db.write(|tx| {
-            tx.execute("INSERT INTO t(id) VALUES (2)", ())?;
-            tx.query_row(ENDLESS, (), |row| row.get::<_, i64>(0))
-        });
-        (before, endless, insert(&db, 3))
-    });
-    let error = endless.wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(error.to_string().contains("write_time_limit"), "{error}");
-    assert!(error.to_string().contains("WITH RECURSIVE"), "{error}");
-    before.wait().unwrap();
-    after.wait().unwrap();
-    assert_eq!(ids(&db), [1, 3]);
-    assert_eq!(db.stats().timed_out_transactions, 1);
-    assert!(db.stats().slow_transactions.iter().any(|slow| slow.last_sql == ENDLESS));
 }
 
 #[test]
@@ -122,56 +71,6 @@ fn an_endless_read_is_interrupted() {
     assert!(error.to_string().contains("read_time_limit"), "{error}");
     let one = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0)));
     assert_eq!(one.wait().unwrap(), 1);
-}
-
-#[test]
-fn nothing_after_a_silent_rollback_survives_although_the_error_was_swallowed() {
-    let db = database();
-    insert(&db, 1).wait().unwrap();
-    let (before, lost, after) = as_one_batch(&db, || {
-        let before = insert(&db, 2);
-        let lost = db.write(|tx| {
-            let mut prepared = tx.prepare("INSERT INTO t(id) VALUES (?1)")?;
-            prepared.execute([10])?;
-            assert!(tx.execute("INSERT OR ROLLBACK INTO t(id) VALUES (1)", ()).is_err());
-            let refused = tx.execute("INSERT INTO t(id) VALUES (11)", ()).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Aborted);
-            // Outside of any transaction this would commit by itself.
-            assert!(prepared.execute([12]).is_err());
-            Ok::<_, Error>(())
-        });
-        (before, lost, insert(&db, 3))
-    });
-    assert_eq!(lost.wait().unwrap_err().kind(), ErrorKind::Aborted);
-    before.wait().unwrap();
-    after.wait().unwrap();
-    assert_eq!(ids(&db), [1, 2, 3]);
-}
-
-#[test]
-fn a_deferred_foreign_key_fails_the_transaction_that_violates_it() {
-    let db = database();
-    let (before, violating, mended, after) = as_one_batch(&db, || {
-        let child = "INSERT INTO child VALUES (5)";
-        let before = insert(&db, 1);
-        let violating = db.write(move |tx| tx.execute(child, ()));
-        let mended = db.write_once(move |tx| {
-            tx.execute(child, ())?;
-            tx.execute("INSERT INTO parent VALUES (5)", ())
-        });
-        (before, violating, mended, insert(&db, 2))
-    });
-    let error = violating.wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Constraint);
-    let code = monolite::rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
-    assert_eq!(error.extended_code(), Some(code));
-    mended.wait().unwrap();
-    before.wait().unwrap();
-    after.wait().unwrap();
-    let children =
-        db.read(|tx| tx.query_row("SELECT COUNT(*) FROM child", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(children.wait().unwrap(), 1);
-    assert_eq!(ids(&db), [1, 2]);
 }
 
 /// A clock that goes on by a millisecond whenever somebody looks.
@@ -242,32 +141,4 @@ fn the_search_for_the_tables_of_a_violation_ends_in_time_and_is_nobodys_delay() 
     after.wait().unwrap();
     assert_eq!(ids(&db), [7]);
     assert_eq!(db.stats().timed_out_transactions, 0);
-}
-
-#[test]
-fn a_closure_sees_its_attempt_and_one_that_runs_once_sees_one() {
-    let db = database();
-    let (first, failing, once, last) = as_one_batch(&db, || {
-        let number = |id: i64| {
-            db.write(move |tx| {
-                tx.execute("INSERT INTO t(id) VALUES (?1)", [id])?;
-                Ok::<_, Error>(tx.attempt())
-            })
-        };
-        let first = number(1);
-        let failing = db.write(|tx| {
-            tx.execute("INSERT INTO t(id) VALUES (100)", ())?;
-            Err::<(), _>(Error::aborted(tx.attempt().to_string()))
-        });
-        let once = db.write_once(|tx| {
-            tx.execute("INSERT INTO t(id) VALUES (200)", ())?;
-            Ok::<_, Error>(tx.attempt())
-        });
-        (first, failing, once, number(2))
-    });
-    assert_eq!(first.wait().unwrap(), 2, "its neighbour was undone, and it with it");
-    assert_eq!(failing.wait().unwrap_err().to_string(), "2");
-    assert_eq!(once.wait().unwrap(), 1);
-    assert_eq!(last.wait().unwrap(), 1);
-    assert_eq!(ids(&db), [1, 2, 200]);
 }
