@@ -47,18 +47,12 @@ pub struct Program {
 
 impl Program {
     /// The running program, without arguments; its `main` calls [`play`] before anything else.
-    ///
-    /// # Errors
-    /// When the system does not tell where the program is.
     pub fn this() -> Result<Program> {
         let path = env::current_exe().context("cannot find this program's own file")?;
         Ok(Program { path, arguments: Vec::new(), under: Vec::new() })
     }
 
     /// The running test binary, which has a test of this full name that calls [`play`].
-    ///
-    /// # Errors
-    /// When the system does not tell where the program is.
     pub fn this_test(name: &str) -> Result<Program> {
         let arguments = [name, "--exact", "--nocapture"].map(OsString::from).to_vec();
         Ok(Program { arguments, ..Program::this()? })
@@ -72,9 +66,6 @@ impl Program {
     }
 
     /// Starts it in `role`, with further variables in its environment.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     pub fn spawn(&self, role: &str, variables: &[(&str, &str)]) -> Result<Child> {
         let mut words = self.under.iter().cloned().chain([self.path.clone().into()]);
         let first = words.next().context("a program has a path")?;
@@ -174,9 +165,6 @@ impl Child {
     }
 
     /// Reads up to the line that the child says with `word`, and returns the rest of that line.
-    ///
-    /// # Errors
-    /// When it ends without saying so.
     pub fn await_word(&mut self, word: &str) -> Result<String> {
         let mut said = self.lines.iter();
         said.find_map(|line| line.strip_prefix(word).map(str::to_owned))
@@ -184,9 +172,6 @@ impl Child {
     }
 
     /// Says a line to the child, which [`heard`] gives there.
-    ///
-    /// # Errors
-    /// When it does not listen any more.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().context("the child was told to go on")?;
         input.write_all(format!("{line}\n").as_bytes()).context("the child does not listen")
@@ -198,9 +183,6 @@ impl Child {
     }
 
     /// `SIGKILL`, and waits until the process is gone. What it said before can still be read.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill().context("cannot kill the child")?;
         self.process.wait().context("cannot wait for the child")?;
@@ -208,17 +190,11 @@ impl Child {
     }
 
     /// Has the process stand still where it is (`SIGSTOP`), until [`Child::resume`].
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP).context("cannot stop the child")
     }
 
     /// Lets it go on after [`Child::pause`].
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT).context("cannot let the child go on")
     }
@@ -229,9 +205,6 @@ impl Child {
     }
 
     /// Waits for the end of a child that ends by itself, and says how it ended.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn end(&mut self) -> Result<Ended> {
         self.go_on();
         let status = self.process.wait().context("cannot wait for the child")?;
@@ -240,9 +213,6 @@ impl Child {
     }
 
     /// Waits for the end of a child that ends by itself.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn succeeds(mut self) -> Result<()> {
         let ended = self.end()?;
         ensure!(ended.status.success(), "the child ended with {ended}");
@@ -297,9 +267,6 @@ pub fn heard() -> impl Iterator<Item = String> {
 }
 
 /// In a child: what the parent put into the environment.
-///
-/// # Errors
-/// When it is not set, or cannot be read as a `T`.
 pub fn variable<T: FromStr>(name: &str) -> Result<T> {
     let text = env::var(name).with_context(|| format!("{name} is not set"))?;
     text.parse().map_err(|_| anyhow!("{name} cannot be read: {text}"))

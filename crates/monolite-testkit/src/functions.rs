@@ -73,9 +73,6 @@ pub fn with_functions(options: Options, promise: Promise) -> Options {
 }
 
 /// The same on a plain connection.
-///
-/// # Errors
-/// Those of SQLite.
 pub fn add_to_plain(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("plus", 2, flags, |call| {

@@ -4,7 +4,7 @@
 //! The parts stand alone, so that a test can use one without the others.
 //!
 //! `anyhow` is used although this is a library: its users are tests and checks, and every error is
-//! for a person to read.
+//! for a person to read. So no item lists its errors: each says what is wrong or was refused.
 //!
 //! # Not here
 //! Anything that a user of the engine needs: this crate is for those who want to break it. What

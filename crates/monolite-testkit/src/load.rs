@@ -105,9 +105,6 @@ struct Flying {
 }
 
 /// Runs `load` on a new database at `path`.
-///
-/// # Errors
-/// When the database cannot be opened, closed or read.
 pub fn play(load: &Load, path: &Path) -> Result<Played> {
     let clock = HandClock::new();
     let options = load.options.clone().write_time_limit(TIME_LIMIT).clock(Arc::clone(&clock) as _);

@@ -28,25 +28,16 @@ pub const PARTIAL: &str = "
     FULL JOIN whole ON whole.id = parts.id WHERE n IS NOT 3 OR whole.id IS NULL";
 
 /// Creates the tables.
-///
-/// # Errors
-/// Those of the write.
 pub fn create(db: &Database) -> Result<(), Error> {
     db.write(|tx| tx.execute_batch(SCHEMA)).wait()
 }
 
 /// What one transaction does.
-///
-/// # Errors
-/// Those of its statements.
 pub fn put(tx: &impl Sql, id: i64) -> Result<(), Error> {
     put_filled(tx, id, &[])
 }
 
 /// As [`put`], with bytes that take room.
-///
-/// # Errors
-/// Those of its statements.
 pub fn put_filled(tx: &impl Sql, id: i64, filling: &[u8]) -> Result<(), Error> {
     tx.change("INSERT INTO part VALUES (?1, 1, ?2)", &[&id, &filling])?;
     tx.change("UPDATE total SET n = n + 1", &[])?;
@@ -57,18 +48,12 @@ pub fn put_filled(tx: &impl Sql, id: i64, filling: &[u8]) -> Result<(), Error> {
 
 /// The transactions in the database, after a check that each is whole and that SQLite finds
 /// nothing wrong with the file. None when the tables are not there.
-///
-/// # Errors
-/// What is wrong: a damaged file, a partial transaction, a wrong count.
 pub fn whole_ones(connection: &Connection) -> Result<BTreeSet<i64>> {
     check_integrity(connection)?;
     found_whole(connection)
 }
 
 /// Asks SQLite whether anything is wrong with the file.
-///
-/// # Errors
-/// What is wrong.
 pub fn check_integrity(connection: &Connection) -> Result<()> {
     let said: String = connection
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
@@ -77,9 +62,6 @@ pub fn check_integrity(connection: &Connection) -> Result<()> {
 }
 
 /// As [`whole_ones`], without the check of the whole file.
-///
-/// # Errors
-/// A partial transaction, a wrong count, a damaged page on the way.
 pub fn found_whole(connection: &Connection) -> Result<BTreeSet<i64>> {
     let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).context(sql);
     if count("SELECT COUNT(*) FROM sqlite_schema WHERE name IN ('whole', 'part', 'total')")? == 0 {
@@ -96,17 +78,11 @@ pub fn found_whole(connection: &Connection) -> Result<BTreeSet<i64>> {
 }
 
 /// As [`whole_ones`], of a file that nobody has open, through stock SQLite.
-///
-/// # Errors
-/// As [`whole_ones`].
 pub fn in_file(path: &Path) -> Result<BTreeSet<i64>> {
     whole_ones(&Connection::open(path)?)
 }
 
 /// Says which of the acknowledged transactions are missing.
-///
-/// # Errors
-/// When any is.
 pub fn check_all_there(acknowledged: &BTreeSet<i64>, found: &BTreeSet<i64>) -> Result<()> {
     let lost: Vec<_> = acknowledged.difference(found).take(10).collect();
     if lost.is_empty() { Ok(()) } else { bail!("acknowledged and lost: {lost:?}") }

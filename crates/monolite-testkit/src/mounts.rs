@@ -31,9 +31,6 @@ pub struct Mount {
 
 impl Mount {
     /// A file system in memory with room for `size`, as `mount` says it: `3m`.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without root.
     pub fn small(size: &str) -> Result<Mount> {
         let directory = without_links()?;
         let option = format!("size={size}");
@@ -42,9 +39,6 @@ impl Mount {
     }
 
     /// A directory that `prepare` has filled and nobody can write to.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without root.
     pub fn read_only(prepare: impl FnOnce(&Path)) -> Result<Mount> {
         let directory = without_links()?;
         prepare(directory.path());
@@ -56,9 +50,6 @@ impl Mount {
     }
 
     /// `directory` once more.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without root.
     pub fn again(directory: &Path) -> Result<Mount> {
         let point = without_links()?;
         let name = directory.to_str().context("the directory's name is not text")?;
@@ -68,9 +59,6 @@ impl Mount {
 
     /// An empty directory over another file system's, with what is written in `above`: a `stat` of
     /// its files tells another device than the system's list of locks does.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without root.
     pub fn layered(above: &Mount) -> Result<Mount> {
         let directory = without_links()?;
         let (upper, work) = (above.path().join("upper"), above.path().join("work"));
@@ -83,9 +71,6 @@ impl Mount {
     }
 
     /// `directory` once more, by way of a program (`bindfs` of the package of that name).
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without the program.
     pub fn by_fuse(directory: &Path) -> Result<Mount> {
         let point = without_links()?;
         let output = Command::new("bindfs").arg(directory).arg(point.path()).output();
@@ -109,9 +94,6 @@ pub struct MountedFile {
 
 impl MountedFile {
     /// `file` under another name.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, as without root.
     pub fn new(file: &Path) -> Result<MountedFile> {
         let directory = without_links()?;
         let path = directory.path().join("db");
@@ -197,9 +179,6 @@ impl Disk {
     const BYTES: u64 = 400 << 20;
 
     /// Makes an empty file system in `directory` and mounts it.
-    ///
-    /// # Errors
-    /// When it cannot be made or mounted, as without root.
     pub fn new(directory: &Path, kind: FileSystem) -> Result<Disk> {
         let directory = tempfile::tempdir_in(directory)
             .with_context(|| format!("no directory in {}", directory.display()))?;
@@ -225,9 +204,6 @@ impl Disk {
     }
 
     /// Makes ready to cut the power without further delay.
-    ///
-    /// # Errors
-    /// When `xfs_io` cannot be started.
     pub fn arm(&self) -> Result<Cutter<'_>> {
         let tool = Command::new("xfs_io")
             .arg("-x")
@@ -242,9 +218,6 @@ impl Disk {
     }
 
     /// Gives it power again: unmounts it and mounts it again. Nobody may have it open.
-    ///
-    /// # Errors
-    /// When it cannot be unmounted, or not be mounted again.
     pub fn restart(&mut self) -> Result<()> {
         let mut tries = 0;
         while let Err(error) = run(Command::new("umount").arg(&self.point)) {
@@ -274,9 +247,6 @@ pub struct Cutter<'d> {
 
 impl Cutter<'_> {
     /// Cuts the power: whatever has not reached the disk is gone, and every later call fails.
-    ///
-    /// # Errors
-    /// When the file system goes on.
     pub fn cut(mut self) -> Result<()> {
         let mut input = self.tool.stdin.take().context("its input is piped")?;
         input.write_all(b"shutdown\nquit\n").context("cannot tell xfs_io")?;
@@ -321,9 +291,6 @@ fn run(command: &mut Command) -> Result<()> {
 
 /// In a test that cannot have what it needs: says so on standard error, and in the file that the
 /// gate counts skipped tests by, named in `MONOLITE_SKIPS`.
-///
-/// # Errors
-/// When that file cannot be written.
 pub fn say_skipped(test: &str, reason: &str) -> Result<()> {
     let line = format!("SKIPPED {test}: {reason}\n");
     std::io::stderr().write_all(line.as_bytes())?;

@@ -205,9 +205,6 @@ impl Schedule {
     }
 
     /// Writes it to a new file.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn save(&self, path: &Path) -> Result<()> {
         let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
         let mut out = BufWriter::new(file);
@@ -221,9 +218,6 @@ impl Schedule {
     }
 
     /// Reads one that was saved.
-    ///
-    /// # Errors
-    /// When there is none at `path`, or it is no schedule.
     pub fn load(path: &Path) -> Result<Schedule> {
         let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
         let mut lines = BufReader::new(file).lines();

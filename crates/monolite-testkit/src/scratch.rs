@@ -7,9 +7,6 @@ use std::path::Path;
 use tempfile::{Builder, TempDir};
 
 /// A directory in memory where the system has such a place, else one in `elsewhere`.
-///
-/// # Errors
-/// When neither can be created.
 pub fn in_memory(elsewhere: &Path) -> io::Result<TempDir> {
     let new = || {
         let mut new = Builder::new();
@@ -20,9 +17,6 @@ pub fn in_memory(elsewhere: &Path) -> io::Result<TempDir> {
 }
 
 /// A directory by its name without links, as errors give it.
-///
-/// # Errors
-/// When it cannot be created.
 pub fn without_links() -> io::Result<TempDir> {
     tempfile::tempdir_in(std::env::temp_dir().canonicalize()?)
 }

@@ -154,9 +154,6 @@ impl Disk {
     }
 
     /// A disk that holds, durably, the files of the database at `path`, which nobody has open.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub fn holding(path: &Path, real_syncs: RealSyncs) -> io::Result<Disk> {
         Ok(Disk::with(Image::read_from(path)?, real_syncs))
     }

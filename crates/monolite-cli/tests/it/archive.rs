@@ -279,16 +279,6 @@ fn damaged_file_is_gone_around_and_named() {
 }
 
 #[test]
-fn one_file_is_one_file() {
-    let directory = tempfile::tempdir().expect("it works");
-    let (archive, _) = archive(directory.path());
-    let out = directory.path().join("out.db");
-    let words = ["restore", text(&archive), "-o", text(&out), "--txid", "0000000000000001"];
-    let said = String::from_utf8_lossy(&monolite(&words).stdout).into_owned();
-    assert!(said.contains(" bytes out of 1 file, "), "{said}");
-}
-
-#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let directory = tempfile::tempdir().expect("it works");
     let (archive, _) = archive(directory.path());

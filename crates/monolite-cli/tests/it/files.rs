@@ -50,19 +50,6 @@ fn empty() -> Value {
 }
 
 #[test]
-fn a_backup_that_is_checked_stays_as_it_was() {
-    let directory = tempfile::tempdir().expect("it works");
-    let (file, migrations) = shop(directory.path());
-    assert!(monolite(&["migrate", "up", text(&file), "--dir", text(&migrations)]).status.success());
-    let copy = directory.path().join("copy.db");
-    assert!(monolite(&["backup", text(&file), text(&copy)]).status.success());
-    let before = fs::read(&copy).expect("it works");
-    assert_eq!(before[18..20], [1, 1]);
-    assert_eq!(monolite(&["check", text(&copy)]).status.code(), Some(0));
-    assert!(fs::read(&copy).expect("it works") == before);
-}
-
-#[test]
 fn what_cannot_be_checked_is_not_called_damaged_and_not_made() {
     let directory = tempfile::tempdir().expect("it works");
     let file = directory.path().join("shop.db");

@@ -25,48 +25,21 @@ pub use model::{Contents, State};
 pub use op::{ACCOUNTS, ITEMS, OPENING_BALANCE, Op};
 
 /// What became of one transaction.
+///
+/// `id` is the client's name of it, and `number` its place in the commit order, from 1; of a read it
+/// is the last transaction that it contains. `floor` is the highest number that anybody had been
+/// told of when it began. `ops` is what it did or asked, and `saw` what it was told.
+#[allow(missing_docs, reason = "they are told above")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// A write that was acknowledged.
-    Wrote {
-        /// The client's name of it.
-        id: i64,
-        /// Its place in the commit order, from 1.
-        number: i64,
-        /// The highest number that anybody had been told of when it began.
-        floor: i64,
-        /// What it did.
-        ops: Vec<Op>,
-        /// What it saw.
-        saw: Vec<i64>,
-    },
+    Wrote { id: i64, number: i64, floor: i64, ops: Vec<Op>, saw: Vec<i64> },
     /// A read.
-    Read {
-        /// The last transaction that it contains.
-        number: i64,
-        /// The highest number that anybody had been told of when it began.
-        floor: i64,
-        /// What it asked.
-        ops: Vec<Op>,
-        /// What it saw.
-        saw: Vec<i64>,
-    },
+    Read { number: i64, floor: i64, ops: Vec<Op>, saw: Vec<i64> },
     /// A write that must have left nothing behind.
-    Failed {
-        /// The client's name of it.
-        id: i64,
-    },
+    Failed { id: i64 },
     /// A write whose caller was not told, or did not listen; asked for afterwards in `done`.
-    Untold {
-        /// The client's name of it.
-        id: i64,
-        /// Its place in the commit order, if it was found.
-        number: Option<i64>,
-        /// The highest number that anybody had been told of when it began.
-        floor: i64,
-        /// What it did.
-        ops: Vec<Op>,
-    },
+    Untold { id: i64, number: Option<i64>, floor: i64, ops: Vec<Op> },
 }
 
 impl Record {
@@ -105,9 +78,6 @@ impl Replay {
     }
 
     /// Replays a segment: everything that happened since the last one.
-    ///
-    /// # Errors
-    /// What could not have happened, with the record that shows it.
     pub fn check(&mut self, segment: &[Record]) -> Result<(), String> {
         let mut in_order: Vec<_> =
             segment.iter().filter_map(|it| it.place().map(|place| (place, it))).collect();
@@ -142,18 +112,12 @@ impl Replay {
     }
 
     /// Judges what the database holds when everything has been answered and replayed.
-    ///
-    /// # Errors
-    /// The first difference from the model.
     pub fn check_end(&self, holds: &Contents) -> Result<(), String> {
         self.state.contents().compare(holds)
     }
 }
 
 /// Checks a whole history from the empty database to its end.
-///
-/// # Errors
-/// What could not have happened.
 pub fn check(history: &[Record], end: &Contents) -> Result<(), String> {
     let mut replay = Replay::new();
     replay.check(history)?;

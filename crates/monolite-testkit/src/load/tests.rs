@@ -40,22 +40,3 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
     assert!(stats.transaction_conflicts > 10, "{stats:#?}");
     assert!(stats.transactions_resumed > 10, "{stats:#?}");
 }
-
-#[test]
-fn interactive_transactions_without_validation_are_noticed() {
-    let played = played(3, Options::new().without_validation(), Promise::Kept);
-    let wrong = serial::check(&played.history, &played.end).unwrap_err();
-    assert!(wrong.contains("Wrote") && wrong.contains("expected"), "{wrong}");
-}
-
-#[test]
-fn a_function_that_is_not_as_deterministic_as_it_says_is_noticed() {
-    let seed = SeededRng::new().seed();
-    // A run in which nobody has seen a lie is possible, and rare.
-    let is_noticed = (0..5).any(|turn| {
-        let played = played(seed + turn, Options::new(), Promise::Broken(10));
-        let judged = serial::check(&played.history, &played.end);
-        judged.is_err() || !played.complaints.is_empty()
-    });
-    assert!(is_noticed, "seed {seed}");
-}

@@ -81,18 +81,12 @@ impl Handed {
 
 impl Engine {
     /// A new database in `directory`, opened as `schedule` asks.
-    ///
-    /// # Errors
-    /// When it cannot be created.
     pub fn new(directory: &Path, schedule: &Schedule) -> Result<Engine> {
         Engine::with(directory, schedule, Durability::Synced, Validation::On)
     }
 
     /// As [`Engine::new`]; with [`Durability::Buffered`] a power cut takes acknowledged writes, and
     /// without validation interactive transactions commit whatever they saw.
-    ///
-    /// # Errors
-    /// When it cannot be created.
     pub fn with(
         directory: &Path,
         schedule: &Schedule,

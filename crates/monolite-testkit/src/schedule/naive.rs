@@ -34,9 +34,6 @@ pub struct Naive {
 
 impl Naive {
     /// A new database at `path`.
-    ///
-    /// # Errors
-    /// Those of SQLite.
     pub fn new(path: &Path, blindness: Blindness) -> Result<Naive> {
         monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
         let connection = Connection::open(path).context("cannot open the stand-in's database")?;

@@ -170,9 +170,6 @@ impl Plan {
 
     /// Runs as a closure of the engine, or of what stands in for it.
     ///
-    /// # Errors
-    /// Those that its plan asks for, and the engine's.
-    ///
     /// # Panics
     /// When its plan says so.
     pub fn run(&self, tx: &impl Sql, clock: &HandClock) -> Result<Gave, Stopped> {
@@ -192,9 +189,6 @@ impl Plan {
     /// Runs in an interactive transaction up to its commit, which decides about its number; tells
     /// what it saw.
     ///
-    /// # Errors
-    /// Those that its plan asks for, and the engine's.
-    ///
     /// # Panics
     /// When its plan says so.
     pub fn interact(&self, tx: &impl Sql, clock: &HandClock) -> Result<Vec<i64>, Stopped> {
@@ -208,9 +202,6 @@ impl Plan {
     /// The steps before, or after, the middle of an interactive transaction. Some enter themselves
     /// first, so that all that follows is theirs alone; others last, so that they only read until
     /// their first own write.
-    ///
-    /// # Errors
-    /// Those that its plan asks for, and the engine's.
     pub fn interact_half(
         &self,
         tx: &impl Sql,
@@ -247,9 +238,6 @@ pub enum Half {
 
 impl Ending {
     /// The last thing that a transaction does before it returns; `done` must not be empty.
-    ///
-    /// # Errors
-    /// Those that it stands for, and the engine's.
     ///
     /// # Panics
     /// When it is the ending by panic.
@@ -309,9 +297,6 @@ impl Told {
 impl Ending {
     /// As [`Ending::judge`], of an interactive transaction: it says why it was rolled back, and a
     /// commit by hand may find a conflict.
-    ///
-    /// # Errors
-    /// What it was told instead.
     pub fn judge_interactive(self, told: &Told, may_conflict: bool) -> Result<(), String> {
         match told {
             Told::Refused(ErrorKind::Conflict, _) if may_conflict => Ok(()),
@@ -321,9 +306,6 @@ impl Ending {
     }
 
     /// Whether a caller was told what it had to be told.
-    ///
-    /// # Errors
-    /// What it was told instead.
     pub fn judge(self, told: &Told) -> Result<(), String> {
         let expected = match self {
             Ending::Commits | Ending::IgnoresRefusedCommit => {

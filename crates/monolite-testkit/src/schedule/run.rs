@@ -9,40 +9,22 @@ use crate::checkers::serial::{self, Contents, Op, Record};
 /// Something that runs transactions: the engine, or a stand-in with a known flaw.
 pub trait Subject {
     /// Runs these in one go, and tells what each caller was told. After a fault the power is cut.
-    ///
-    /// # Errors
-    /// When it cannot be done at all.
     fn batch(&mut self, members: &[Member], fault: Option<&IoFault>) -> Result<Vec<Told>>;
 
     /// Begins an interactive transaction that a later batch will commit, and runs the first half of
     /// its steps.
-    ///
-    /// # Errors
-    /// When it cannot be begun at all.
     fn begin(&mut self, plan: &Plan) -> Result<()>;
 
     /// Runs a read; tells the last number that it contains and what it saw.
-    ///
-    /// # Errors
-    /// When it is refused.
     fn read(&mut self, ops: &[Op], durable: bool) -> Result<(i64, Vec<i64>)>;
 
     /// Closes and opens again.
-    ///
-    /// # Errors
-    /// When that fails.
     fn reopen(&mut self) -> Result<()>;
 
     /// Cuts the power, which comes back.
-    ///
-    /// # Errors
-    /// When what is left cannot be opened.
     fn cut_power(&mut self, seed: u64) -> Result<()>;
 
     /// Everything that the database holds.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     fn contents(&mut self) -> Result<Contents>;
 }
 

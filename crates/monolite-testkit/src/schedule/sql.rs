@@ -51,55 +51,31 @@ pub const SCHEMA: &str = "
 /// Runs queries inside of a transaction.
 pub trait Rows {
     /// All values of all rows: a NULL as -1, a blob as its length and digest.
-    ///
-    /// # Errors
-    /// Those of the statement.
     fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error>;
 }
 
 /// Runs SQL inside of a transaction.
 pub trait Sql: Rows {
     /// Runs a statement that returns no rows; tells how many rows it changed.
-    ///
-    /// # Errors
-    /// Those of the statement.
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error>;
 
     /// Runs a statement that is no step of a transaction.
-    ///
-    /// # Errors
-    /// Those of the statement.
     fn say(&self, sql: &str) -> Result<(), Error>;
 
     /// The values of the first row, as [`Rows::rows`]; the others are not read.
-    ///
-    /// # Errors
-    /// Those of the statement.
     fn first(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error>;
 
     /// The text in the first column of the first row, if there is one.
-    ///
-    /// # Errors
-    /// Those of the statement.
     fn text(&self, sql: &str, parameter: i64) -> Result<Option<String>, Error>;
 
     /// Runs a statement that rolls the transaction back, and then `later`, which is prepared
     /// before it where that can be: whether both were refused.
-    ///
-    /// # Errors
-    /// When `later` cannot be prepared.
     fn refuses_both(&self, rolls_back: &str, later: &str) -> Result<bool, Error>;
 
     /// The rowid of the last insert.
-    ///
-    /// # Errors
-    /// When the transaction is over.
     fn last_rowid(&self) -> Result<i64, Error>;
 
     /// Opens, undoes or closes the savepoint of the same name.
-    ///
-    /// # Errors
-    /// When there is none, or the transaction is not an interactive one.
     fn savepoint(&self, step: Savepoint) -> Result<(), Error>;
 }
 
@@ -248,44 +224,29 @@ const ENTER: &str = "INSERT INTO done(n, id) SELECT COALESCE(MAX(n), 0) + 1, ?1 
 const LOG: &str = "INSERT INTO log(at, id) SELECT COALESCE(MAX(at), 0) + 1, ?1 FROM log";
 
 /// Enters a transaction into `done`; returns its number.
-///
-/// # Errors
-/// Those of the statement.
 pub fn number(sql: &impl Sql, id: i64) -> Result<i64, Error> {
     let entered = sql.rows(&format!("{ENTER} RETURNING n"), &[id])?;
     Ok(entered.first().copied().unwrap_or(-1))
 }
 
 /// Enters a transaction into `done` and does not ask for its number, which the commit decides.
-///
-/// # Errors
-/// Those of the statement.
 pub fn enter(sql: &impl Sql, id: i64) -> Result<(), Error> {
     sql.change(ENTER, &[&id]).map(drop)
 }
 
 /// The number of the last transaction that a snapshot contains.
-///
-/// # Errors
-/// Those of the statement.
 pub fn last_number(sql: &impl Rows) -> Result<i64, Error> {
     let last = sql.rows("SELECT COALESCE(MAX(n), 0) FROM done", &[])?;
     Ok(last.first().copied().unwrap_or(-1))
 }
 
 /// Everything that the database holds.
-///
-/// # Errors
-/// Those of the statements.
 pub fn contents(sql: &impl Rows) -> Result<Contents, Error> {
     let tables = Contents::QUERIES.iter().map(|query| sql.rows(query, &[]));
     Ok(Contents::new(tables.collect::<Result<_, _>>()?))
 }
 
 /// Runs a step that only asks, and appends what it tells to `saw`; false for any other step.
-///
-/// # Errors
-/// Those of its statement.
 pub fn ask(sql: &impl Rows, op: &Op, saw: &mut Vec<i64>) -> Result<bool, Error> {
     let Some((query, parameters)) = question(op) else { return Ok(false) };
     saw.extend(sql.rows(query, &parameters)?);
@@ -293,9 +254,6 @@ pub fn ask(sql: &impl Rows, op: &Op, saw: &mut Vec<i64>) -> Result<bool, Error> 
 }
 
 /// Runs a step of transaction `id`, and appends what it tells to `saw`.
-///
-/// # Errors
-/// Those of its statements.
 pub fn run(sql: &impl Sql, op: &Op, id: i64, saw: &mut Vec<i64>) -> Result<(), Error> {
     if ask(sql, op, saw)? {
         return Ok(());

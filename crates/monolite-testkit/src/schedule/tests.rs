@@ -94,11 +94,3 @@ fn a_failing_schedule_becomes_small_and_fails_again_when_it_is_read_back() {
     assert_eq!(read_back, small);
     assert!(wrong(&read_back).is_some());
 }
-
-#[test]
-fn what_is_no_schedule_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("other");
-    std::fs::write(&path, "{\"seed\":1}\n").unwrap();
-    assert!(Schedule::load(&path).unwrap_err().to_string().contains("no schedule"));
-}

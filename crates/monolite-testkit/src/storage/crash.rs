@@ -181,9 +181,6 @@ pub struct Image {
 impl Image {
     /// Writes the files to `path` and its companions, and removes what else is there under these
     /// names.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn write_to(&self, path: &Path) -> io::Result<()> {
         self.write_over(None, path)
     }
@@ -208,9 +205,6 @@ impl Image {
     }
 
     /// Reads the files of a database that nobody has open.
-    ///
-    /// # Errors
-    /// Those of the file system; a file that is not there is none.
     pub fn read_from(path: &Path) -> io::Result<Image> {
         let mut files = [None, None, None];
         for (content, suffix) in files.iter_mut().zip(SUFFIXES) {
@@ -243,9 +237,6 @@ impl Place {
 
     /// Puts `image` here in place of what is here, and returns the path of its database. Whoever
     /// opens it changes nothing in its files.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn put(&mut self, image: &Image) -> io::Result<&Path> {
         let before = self.holds.take();
         image.write_over(before.as_ref(), &self.path)?;
@@ -257,9 +248,6 @@ impl Place {
     }
 
     /// As [`Place::put`], for those who change the files.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn give(&mut self, image: &Image) -> io::Result<&Path> {
         self.put(image)?;
         self.holds = None;
@@ -268,9 +256,6 @@ impl Place {
 }
 
 /// Removes a database with its companions, as far as they are there.
-///
-/// # Errors
-/// Those of the file system.
 pub fn remove(path: &Path) -> io::Result<()> {
     SUFFIXES.iter().chain(&["-shm"]).try_for_each(|suffix| remove_one(&beside(path, suffix)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use monolite::{Database, ErrorKind, Options};
+use monolite::Options;
 
 use super::content::Content;
 use super::inode::{Inode, SECTOR, What};
@@ -157,19 +157,6 @@ fn an_engine_runs_on_it_and_survives_a_power_cut_and_not_a_lying_one() -> anyhow
         assert_eq!(markers::in_file(&after)?.contains(&1), survives);
         assert!(disk.recorded().iter().any(|line| line.contains("SyncWal")));
     }
-    Ok(())
-}
-
-#[test]
-fn a_failed_sync_poisons_the_engine() -> anyhow::Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("db");
-    Database::open(&path)?.close()?;
-    let disk = Disk::holding(&path, RealSyncs::Skipped)?;
-    let db = disk.under(Options::new().readers(1)).open(&path)?;
-    let plan = Plan { at: disk.calls() + 1, fault: Fault::Error, times: Times::FromThenOn };
-    disk.set_hook(move |call| plan.decide(call).filter(|_| call.operation.is_sync()));
-    assert_eq!(markers::create(&db).unwrap_err().kind(), ErrorKind::Poisoned);
     Ok(())
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use monolite::rusqlite::Connection;
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage, SyncFlags};
@@ -15,7 +14,7 @@ use monolite_testkit::markers;
 use monolite_testkit::mounts::{Mount, say_skipped};
 use monolite_testkit::storage::wal_beside;
 
-const LIMIT: Duration = Duration::from_secs(10);
+use crate::patience::eventually;
 
 /// A directory with an open database of one row.
 fn one_row(options: Options) -> (tempfile::TempDir, PathBuf, Database) {
@@ -188,21 +187,12 @@ fn a_database_that_the_engine_makes_shorter_goes_on() {
         for _ in 0..40 {
             db.write(move |tx| tx.execute(fill, ())).wait().unwrap();
         }
-        wait_until(|| length() > 400_000);
+        eventually("the file's length", || length() > 400_000);
         db.write(|tx| tx.execute("DELETE FROM t", ())).wait().unwrap();
-        wait_until(|| length() < 100_000);
+        eventually("the file's length", || length() < 100_000);
         db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait().unwrap();
     }
     db.close().unwrap();
-}
-
-/// Waits for what an idle engine does after half a second.
-fn wait_until(is_so: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LIMIT);
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -305,4 +295,22 @@ fn a_database_that_is_deleted_during_the_close_is_told() {
     assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
     assert!(!is_near.load(Ordering::SeqCst) && !path.exists());
     assert!(fs::metadata(&kept(&path)[0]).unwrap().len() > 0);
+}
+
+#[test]
+fn a_file_that_was_renamed_is_open_under_both_names() {
+    let (directory, path, db) = one_row(Options::new());
+    let moved = directory.path().canonicalize().unwrap().join("moved");
+    fs::rename(&path, &moved).unwrap();
+    fs::rename(wal_beside(&path), wal_beside(&moved)).unwrap();
+    for name in [&moved, &path] {
+        let told = Database::open(name).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+        assert!(told.to_string().contains("open in this process already"), "{told}");
+    }
+    assert!(!path.exists());
+    let told = put(&db, 2).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Poisoned);
+    assert!(markers::in_file(&moved).unwrap().contains(&1));
 }

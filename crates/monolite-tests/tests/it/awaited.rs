@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use monolite::{Database, Error, ErrorKind, Options};
 
-use crate::patience::ends;
+use crate::patience::{ends, one};
 use monolite_testkit::markers;
 
 const TASKS: i64 = 2_000;
@@ -38,8 +38,7 @@ async fn task(db: Arc<Database>, id: i64) -> Result<(), Error> {
 }
 
 fn check(db: &Database) {
-    let count = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(count.wait().unwrap(), TASKS - TASKS / 10);
+    assert_eq!(one(&db, "SELECT n FROM total"), TASKS - TASKS / 10);
     assert_eq!(db.stats().failed_transactions, (TASKS / 10) as u64);
     db.close().unwrap();
 }
@@ -94,6 +93,5 @@ fn an_awaited_closure_that_panics_panics_in_its_task() {
         tokio::spawn(read).await.unwrap_err().into_panic()
     });
     assert_eq!(panic.downcast_ref(), Some(&5_u8));
-    let one = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(one.wait().unwrap(), 1);
+    assert_eq!(one(&db, "SELECT 1"), 1);
 }

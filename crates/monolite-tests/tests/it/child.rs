@@ -2,7 +2,7 @@
 
 use monolite_testkit::child::{Child, Program, play};
 
-use crate::{backup, files, memory, migrations, sharing};
+use crate::{backup, migrations, sharing};
 
 /// Starts this binary in `role`, with further variables in its environment.
 pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
@@ -14,13 +14,11 @@ pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
 #[test]
 fn plays_the_role_it_was_started_for() {
     play(&[
-        ("uses up its descriptors", files::use_up_descriptors),
         ("uses plain SQLite", sharing::use_plain_sqlite),
         ("reads for long", sharing::read_for_long),
         ("opens it alone", sharing::open_alone),
         ("backs up until killed", backup::endings::back_up_until_killed),
         ("transfers beside", backup::shared::transfer_beside),
         ("migrates beside", migrations::migrate_beside),
-        ("sorts", memory::sort_and_index),
     ]);
 }

@@ -5,7 +5,6 @@ mod answers;
 mod limits;
 mod neighbours;
 mod schema;
-mod words;
 
 use std::path::PathBuf;
 
@@ -30,11 +29,6 @@ fn write(db: &Database, sql: &'static str) {
 
 fn number(row: &Row<'_>) -> rusqlite::Result<i64> {
     row.get(0)
-}
-
-/// What a new read answers.
-fn read(db: &Database, sql: &'static str) -> i64 {
-    db.read(move |tx| tx.query_row(sql, (), number)).wait().unwrap()
 }
 
 /// What a statement of a transaction answers.

@@ -1,6 +1,9 @@
-//! An error of SQL names its statement and the place in it, on every way to run one.
+//! An error of SQL names its statement and the place in it, on every way to run one, and says what
+//! to do, once.
 
-use monolite::{Database, Error, ErrorKind, Migrations};
+use std::error::Error as _;
+
+use monolite::{Database, Error, ErrorKind};
 
 const WRONG: &str = "SELECT nme FROM user";
 const PLACE: usize = 7;
@@ -121,12 +124,42 @@ fn a_batch_tells_which_of_its_statements_has_failed() {
 }
 
 #[test]
-fn a_migration_tells_its_file_and_its_statement() {
+fn what_is_called_in_the_wrong_way_is_told_the_right_one() {
     let db = open();
-    let sql = "CREATE TABLE a(x);\n\nSELECT y FROM a;\nSELECT 1;";
-    let migrations = Migrations::new().with("0001_first.sql", sql).unwrap();
-    let error = migrations.up(&db).wait().unwrap_err();
-    assert!(error.message().contains("0001_first.sql:3:8: "), "{error}");
-    let told = (error.sql(), error.sql_offset());
-    assert_eq!(told, (Some("SELECT y FROM a;"), Some(7)), "{error}");
+    let wrong = [
+        ("", "no statement"),
+        ("-- only a comment", "no statement"),
+        ("SELECT age FROM user", "query_row"),
+        ("INSERT INTO user(age) VALUES (1) RETURNING id", "query_row"),
+        ("DELETE FROM user; DELETE FROM user", "execute_batch"),
+    ];
+    for (sql, says) in wrong {
+        let by_write = db.write(move |tx| tx.execute(sql, ())).wait().unwrap_err();
+        let by_transaction = db.transaction().unwrap().execute(sql, ()).wait().unwrap_err();
+        for error in [by_write, by_transaction] {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+            assert!(error.to_string().contains(says), "{sql}: {error}");
+        }
+    }
+    let none = "SELECT sum(age) FROM user WHERE age < 0";
+    let null = db.read(|tx| tx.query_row(none, (), |row| row.get::<_, i64>(0)));
+    let error = null.wait().unwrap_err();
+    assert!(error.to_string().contains("Option"), "{error}");
+}
+
+#[test]
+fn an_error_says_everything_once() {
+    let db = open();
+    for sql in ["SELECT * FROM missing", "INSERT INTO user VALUES (1, 'bob', 1)", "COMMIT"] {
+        let error: Error = db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
+        let mut said = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            let text = next.to_string();
+            assert!(!said.contains(&text), "{sql}: {said}: {text}");
+            said.push_str(&text);
+            cause = next.source();
+        }
+        assert_eq!(format!("{:#}", anyhow::Error::from(error)), said);
+    }
 }

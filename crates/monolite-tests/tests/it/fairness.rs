@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use monolite::{Database, Error, ErrorKind, Options, Transaction};
+use monolite::{Database, Transaction};
 
-use crate::patience::{Gate, eventually};
+use crate::patience::eventually;
 
 /// How long each write of the greedy principal has the writer.
 const GREED: Duration = Duration::from_millis(5);
@@ -86,31 +86,5 @@ fn a_transaction_that_awaits_has_the_share_of_its_principal() {
         let waited = runs.load(Ordering::Relaxed) - before;
         assert!(waited < 9 * 4, "{waited} of a greedy principal came first");
     });
-    db.close().unwrap();
-}
-
-#[test]
-fn a_principal_leaves_room_in_the_queue() {
-    let db = Options::new().queue_capacity(8).open(":memory:").unwrap();
-    let gate = Arc::new(Gate::default());
-    let stop = Arc::clone(&gate);
-    let stuck = db.write(move |_| {
-        stop.pass();
-        Ok::<_, Error>(())
-    });
-    eventually("the writer", || db.stats().queue_depth == 0);
-    let write = |of: &Database| of.try_write(|_| Ok::<_, Error>(()));
-    let (one, other) = (db.with_principal(1), db.with_principal(2));
-    let mut waiting: Vec<_> = (0..4).map(|_| write(&one).unwrap()).collect();
-    let refused = write(&one).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Overloaded);
-    assert!(refused.to_string().contains("principal"), "{refused}");
-    waiting.push(write(&other).unwrap());
-    waiting.push(write(&db).unwrap());
-    let waits = one.write(|_| Ok::<_, Error>(()));
-    gate.open();
-    stuck.wait().unwrap();
-    waiting.into_iter().chain([waits]).for_each(|write| write.wait().unwrap());
-    assert_eq!(db.stats().queue_depth, 0);
     db.close().unwrap();
 }

@@ -12,8 +12,7 @@ use std::{fs, io};
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
 use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Sharing, rusqlite};
 
-use crate::patience::eventually;
-use monolite_testkit::child::{Program, say, variable};
+use crate::patience::{eventually, one};
 use monolite_testkit::markers;
 use monolite_testkit::mounts::{Mount, say_skipped};
 use monolite_testkit::scratch::without_links;
@@ -66,31 +65,6 @@ fn every_option_out_of_its_range_is_refused_by_name() {
         let error = options.open(":memory:").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
         assert!(error.to_string().contains(&format!("option {name} is")), "{error}");
-    }
-}
-
-#[test]
-fn options_at_the_ends_of_their_ranges_work() {
-    let smallest = Options::new()
-        .readers(1)
-        .reader_cache_bytes(64 << 10)
-        .writer_cache_bytes(64 << 10)
-        .max_batch(1)
-        .max_batch_time(Duration::from_micros(1))
-        .queue_capacity(1)
-        .slow_transaction(Duration::from_micros(1))
-        .wal_limit_bytes(8 << 20);
-    let largest = Options::new()
-        .max_batch(1_000_000)
-        .max_batch_time(Duration::from_secs(60))
-        .queue_capacity(10_000_000)
-        .write_time_limit(Duration::from_secs(3_600))
-        .wal_limit_bytes(1 << 40);
-    for options in [smallest, largest] {
-        let db = options.open(":memory:").unwrap();
-        markers::create(&db).unwrap();
-        (1..20).for_each(|id| db.write(move |tx| markers::put(tx, id)).wait().unwrap());
-        db.close().unwrap();
     }
 }
 
@@ -304,16 +278,6 @@ fn what_is_no_file_beside_a_database_is_refused_at_once_and_by_name() {
 }
 
 #[test]
-fn a_database_is_not_given_the_name_of_a_companion() {
-    let directory = without_links().unwrap();
-    for name in ["a-wal", "a-shm", "a-journal"] {
-        let message = refusal(&directory.path().join(name), ErrorKind::Invalid);
-        assert!(message.contains("choose another name"), "{message}");
-    }
-    assert!(listing(&directory.path().join("a")).is_empty());
-}
-
-#[test]
 fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
     let directory = without_links().unwrap();
     let path = directory.path().join("a.db");
@@ -331,35 +295,9 @@ fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
     assert_eq!(markers::in_file(&elsewhere).unwrap(), [1].into());
 }
 
-#[test]
-fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
-    let directory = without_links().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    make(&at("a.db"));
-    fs::write(at("elsewhere"), [1; 5_000]).unwrap();
-    let _ = fs::remove_file(at("a.db-wal"));
-    std::os::unix::fs::symlink(at("elsewhere"), at("a.db-wal")).unwrap();
-    let message = refusal(&at("a.db"), ErrorKind::Storage);
-    let wal = at("a.db-wal").to_string_lossy().into_owned();
-    assert!(message.contains(&format!("its WAL, {wal}, is a link to")), "{message}");
-}
-
 /// What a test needs root for; without it the test says that it is skipped.
 fn or_skip(test: &str, mount: anyhow::Result<Mount>) -> Option<Mount> {
     mount.map_err(|reason| say_skipped(test, &format!("{reason:#}")).unwrap()).ok()
-}
-
-#[test]
-fn a_directory_that_cannot_be_written_to_is_an_error() {
-    let test = "a_directory_that_cannot_be_written_to_is_an_error";
-    let mount = Mount::read_only(|path| make(&path.join("db")));
-    let Some(mount) = or_skip(test, mount) else { return };
-    let existing = Database::open(mount.path().join("db")).unwrap_err();
-    let new = Database::open(mount.path().join("new")).unwrap_err();
-    for error in [existing, new] {
-        assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
-        assert!(error.to_string().contains(mount.path().to_str().unwrap()), "{error}");
-    }
 }
 
 fn fill_until_full(db: &Database) -> (BTreeSet<i64>, Error) {
@@ -388,8 +326,7 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
             let named = format!("writing {}", path.display());
             assert!(error.to_string().contains(&named), "{error}");
-            let total = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
-            let total: i64 = total.wait().unwrap();
+            let total = one(&db, "SELECT n FROM total");
             assert_eq!(total, acknowledged.len() as i64, "reads go on");
             fs::remove_file(ballast).unwrap();
             let put = |id| db.write(move |tx| markers::put(tx, id)).wait();
@@ -457,51 +394,7 @@ fn rows_are_deleted_and_backups_made_on_a_full_disk() {
         db.backup(&target).wait().unwrap();
         db.close().unwrap();
         let backup = Database::open(&target).unwrap();
-        let rows = backup.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get(0)));
-        let rows: i64 = rows.wait().unwrap();
+        let rows = one(&backup, "SELECT count(*) FROM t");
         assert_eq!(rows, 501);
     }
-}
-
-/// The child: has no descriptors left, and says what comes of it.
-pub(crate) fn use_up_descriptors() -> anyhow::Result<()> {
-    let path = variable::<String>("FILE")?;
-    let db = Database::open(&path)?;
-    db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait()?;
-    let mut held = Vec::new();
-    while let Ok(file) = fs::File::open("/dev/null") {
-        held.push(file);
-    }
-    let insert = db.transact(async |tx| tx.execute("INSERT INTO t VALUES (1)", ()).wait()).wait();
-    let stream: monolite::Result<Vec<i64>> =
-        db.read_stream("SELECT 1", (), |row| row.get(0)).wait().collect();
-    let told = [
-        ("transact", insert.err()),
-        ("stream", stream.err()),
-        ("open", Database::open(format!("{path}2")).err()),
-        ("backup", db.backup(format!("{path}3")).wait().err()),
-    ];
-    drop(held);
-    for (what, error) in told {
-        let error = error.map_or("nothing".into(), |it| format!("{:?} {it}", it.kind()));
-        say(&format!("{what} {error}"));
-    }
-    Ok(())
-}
-
-#[test]
-fn no_descriptors_left_is_told_with_the_remedy() {
-    let directory = without_links().unwrap();
-    let path = directory.path().join("db");
-    let limit = ["sh", "-c", "ulimit -n 100 && exec \"$@\"", "sh"];
-    let program = Program::this_test("child::plays_the_role_it_was_started_for").unwrap();
-    let variables = [("FILE", path.to_str().unwrap())];
-    let mut child = program.under(&limit).spawn("uses up its descriptors", &variables).unwrap();
-    for what in ["transact ", "stream ", "open ", "backup "] {
-        let told = child.await_word(what).unwrap();
-        let says = |word| told.contains(word);
-        assert!(told.starts_with("Storage"), "{what}{told}");
-        assert!(says("Too many open files") && says("ulimit -n"), "{what}{told}");
-    }
-    child.succeeds().unwrap();
 }

@@ -165,24 +165,6 @@ fn functions_and_collations_are_on_every_connection() {
 }
 
 #[test]
-fn what_a_function_saw_is_compared_at_commit() {
-    let db = database();
-    let sql = "SELECT double(x) FROM t WHERE id = 1";
-    let begin = || {
-        let tx = db.transaction().unwrap();
-        let seen = tx.query_row(sql, (), |row| row.get::<_, i64>(0)).wait().unwrap();
-        tx.execute("UPDATE t SET x = ?1 WHERE id = 2", [seen]).wait().unwrap();
-        tx
-    };
-    begin().commit().wait().unwrap();
-    let stale = begin();
-    db.write(|tx| tx.execute("UPDATE t SET x = x + 1 WHERE id = 1", ())).wait().unwrap();
-    assert_eq!(stale.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
-    begin().commit().wait().unwrap();
-    assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 22);
-}
-
-#[test]
 fn a_function_that_lies_about_being_deterministic_costs_a_commit_and_makes_none_wrong() {
     let db = database();
     let tx = db.transaction().unwrap();

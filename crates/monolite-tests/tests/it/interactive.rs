@@ -8,7 +8,6 @@ mod errors;
 mod ids;
 mod keys;
 mod limits;
-mod outside;
 mod pages;
 mod retries;
 mod statements;

@@ -13,7 +13,7 @@ use monolite_testkit::load::{Load, play};
 use monolite_testkit::random::SeededRng;
 use monolite_testkit::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
 
-use crate::patience::{Gate, as_one_batch};
+use crate::patience::{Gate, as_one_batch, one};
 
 fn holds_for(mut load: Load) {
     let rng = SeededRng::new();
@@ -78,7 +78,7 @@ fn a_read_sees_no_less_than_one_that_ended_before_it_began() {
     db.write(|tx| tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY)")).wait().unwrap();
     let count = || {
         let sql = "SELECT COUNT(*) FROM t";
-        db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+        one(&db, sql)
     };
     // The first of this batch is committed when the second runs again, and the batch is not over.
     let gates: [_; 4] = std::array::from_fn(|_| Arc::new(Gate::default()));

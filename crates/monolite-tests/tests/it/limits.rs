@@ -95,11 +95,6 @@ fn watch_the_wal(loaded: &Loaded, wal: &Path) {
 }
 
 #[test]
-fn the_wal_stays_within_its_limit_under_sustained_writes() {
-    under_load(|_| {});
-}
-
-#[test]
 fn a_reader_that_idles_on_its_snapshot_is_ended_and_writes_go_on() {
     under_load(|loaded| {
         let count = "SELECT n FROM total";
@@ -243,33 +238,6 @@ fn a_batch_larger_than_the_wal_commits_in_parts_and_ends_a_reader_from_between_t
         assert_eq!(reading.join().unwrap().unwrap_err().kind(), ErrorKind::Timeout);
     });
     assert!(db.stats().wal_bytes_max <= LIMIT);
-}
-
-#[test]
-fn no_more_transactions_wait_than_the_options_allow() {
-    const CAPACITY: u64 = 8;
-    let db = Options::new().queue_capacity(8).open(":memory:").unwrap();
-    markers::create(&db).unwrap();
-    let (next, ended) = (AtomicI64::new(1), AtomicU64::new(0));
-    thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    let id = next.fetch_add(1, Ordering::SeqCst);
-                    db.write(move |tx| markers::put(tx, id)).wait().unwrap();
-                }
-                ended.fetch_add(1, Ordering::SeqCst);
-            });
-        }
-        while ended.load(Ordering::SeqCst) < 16 {
-            let stats = db.stats();
-            assert!(stats.queue_depth <= CAPACITY, "{} wait", stats.queue_depth);
-            // One batch may come on top of those who wait for their sync.
-            assert!(stats.unsynced_transactions <= 2 * CAPACITY, "{stats:?}");
-            thread::yield_now();
-        }
-    });
-    assert_eq!(db.stats().transactions, 321);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use monolite::rusqlite::ffi;
 use monolite::vfs::{Direct, File, FileKind, Forward, LowerFile, Result, ShmLock, Storage};
 use monolite::{Database, Options};
 
-use crate::patience::PATIENCE;
+use crate::patience::{PATIENCE, one};
 
 const READER: &str = "the reader";
 
@@ -124,7 +124,7 @@ fn meets_a_reader(db: &Database, stages: &Arc<Stages>) -> bool {
         assert!(stages.reach(Stage::Publishing));
         let read = || {
             let count = "SELECT COUNT(*) FROM t";
-            db.read(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0))).wait().unwrap();
+            one(&db, count);
             // It saw nothing: the writer stood elsewhere.
             stages.step(Stage::Publishing, Stage::Free);
         };

@@ -16,7 +16,6 @@ mod patience;
 mod accidents;
 mod awaited;
 mod backup;
-mod cancel;
 mod corners;
 mod durability;
 mod errors;

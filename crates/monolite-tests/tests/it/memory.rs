@@ -7,10 +7,8 @@ use std::path::Path;
 use monolite::vfs::FileKind;
 use monolite::{Database, Error, ErrorKind, Migrations, Options};
 
-use monolite_testkit::child::{say, variable};
+use crate::patience::one;
 use monolite_testkit::storage::{Disk, Fault, Operation, RealSyncs};
-
-use crate::child;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -177,38 +175,8 @@ fn a_transaction_larger_than_cache_and_wal_is_refused_and_one_that_fits_gets_roo
     for _ in 0..5 {
         db.write(|tx| tx.execute(add, [6_000])).wait().unwrap();
     }
-    let count =
-        db.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(count.wait().unwrap(), 30_100);
+    assert_eq!(one(&db, "SELECT count(*) FROM t"), 30_100);
     assert!(db.stats().wal_bytes_max <= LIMIT);
     assert_eq!(db.check().wait().unwrap().problems.len(), 0);
     db.close().unwrap();
-}
-
-#[test]
-fn memory_of_a_sort_and_an_index_is_that_of_the_caches() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    filled(&Options::new(), &path, 60_000).close().unwrap();
-    let mut child = child::spawn("sorts", &[("FILE", path.to_str().unwrap())]);
-    let grown: u64 = child.await_word("grown").unwrap().trim().parse().unwrap();
-    child.succeeds().unwrap();
-    // A sort in memory takes 48 MiB, and an index as much again, with all its pages.
-    assert!(grown < 40, "{grown} MiB");
-}
-
-/// The role of a child: says by how many MiB it has grown.
-pub(crate) fn sort_and_index() -> anyhow::Result<()> {
-    let peak = || {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / KIB
-    };
-    let options = small().reader_cache_bytes(4 * MIB).writer_cache_bytes(4 * MIB);
-    let db = options.open(variable::<String>("FILE")?)?;
-    let before = peak();
-    sort(&db)?;
-    index(&db)?;
-    say(&format!("grown {}", peak() - before));
-    Ok(db.close()?)
 }

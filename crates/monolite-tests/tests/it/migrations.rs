@@ -7,13 +7,10 @@ use monolite::{Database, ErrorKind, Migrations, Options, Sharing, rusqlite};
 use monolite_testkit::child::{say, variable};
 
 use crate::child::spawn;
+use crate::patience::one;
 
 fn of(all: &[(&str, &str)]) -> Migrations {
     all.iter().fold(Migrations::new(), |all, (name, sql)| all.with(name, sql).unwrap())
-}
-
-fn one(db: &Database, sql: &'static str) -> i64 {
-    db.read(|tx| tx.query_row(sql, (), |row| row.get(0))).wait().unwrap()
 }
 
 const TABLES: (&str, &str) = (

@@ -2,6 +2,7 @@
 
 mod walk;
 
+use crate::patience::one;
 use monolite::{Database, Error, ErrorKind, rusqlite};
 
 fn open() -> (tempfile::TempDir, Database) {
@@ -29,8 +30,7 @@ fn what_concerns_all_tables_goes_on_beside_those_of_the_engine() {
                CREATE TABLE words(text DEFAULT 'monolite_ is a prefix')";
     db.write(|tx| tx.execute_batch(all)).wait().unwrap();
     let named = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'monolite%'";
-    let named = db.read(move |tx| tx.query_row(named, (), |row| row.get::<_, i64>(0)));
-    assert_eq!(named.wait().unwrap(), 2);
+    assert_eq!(one(&db, named), 2);
     assert!(pay(&db, "paid").unwrap().0);
 }
 
@@ -55,28 +55,4 @@ fn a_file_in_which_others_have_a_name_of_the_engine_is_refused() {
         plain(give_back);
         Database::open(&path).unwrap().close().unwrap();
     }
-}
-
-#[test]
-fn the_keys_of_an_earlier_version_are_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    // The first in the process to use SQLite, or untrusted SQL cannot be limited.
-    Database::open(&path).unwrap().close().unwrap();
-    let plain = rusqlite::Connection::open(&path).unwrap();
-    plain
-        .execute_batch(
-            "CREATE TABLE IF NOT EXISTS monolite_idempotency(key TEXT PRIMARY KEY, \
-             outcome BLOB NOT NULL, expires INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE INDEX IF NOT EXISTS monolite_idempotency_expires ON \
-             monolite_idempotency(expires);
-             INSERT INTO monolite_idempotency VALUES ('paid', x'6f6c64', 9999999999);
-             CREATE TABLE t(x)",
-        )
-        .unwrap();
-    plain.close().unwrap();
-    let db = Database::open(&path).unwrap();
-    assert_eq!(pay(&db, "paid").unwrap(), (true, b"old".to_vec()));
-    db.write(|tx| tx.execute_batch("CREATE TABLE more(x)")).wait().unwrap();
-    assert!(!pay(&db, "other").unwrap().0);
 }

@@ -59,11 +59,3 @@ fn reads_in_reads_on_all_connections_wait_for_nobody_for_ever() {
         assert!(ends.contains(&None), "the others go on: {ends:?}");
     }
 }
-
-#[test]
-fn an_awaited_read_inside_of_one_is_answered() {
-    let db = open();
-    let inner = db.clone();
-    let read = db.read(move |_| smol::block_on(inner.read(seven)));
-    assert_eq!(smol::block_on(read).unwrap(), 7);
-}

@@ -1,4 +1,5 @@
-//! Waiting for conditions: every wait has a deadline, so that a deadlock is a failure with a name.
+//! Waiting for conditions, and asking for a number. Every wait has a deadline, so that a deadlock
+//! is a failure with a name.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,6 +124,11 @@ impl Gate {
     pub(crate) fn arrivals(&self) -> u32 {
         self.state.lock().unwrap().1
     }
+}
+
+/// The number that a new read answers.
+pub(crate) fn one(db: &Database, sql: impl AsRef<str> + Send + 'static) -> i64 {
+    db.read(move |tx| tx.query_row(sql.as_ref(), (), |row| row.get(0))).wait().unwrap()
 }
 
 /// Runs `submit` while the writer is held up, so that what it submits becomes one batch.

@@ -9,6 +9,7 @@ use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, Options, Sharing};
 
 use crate::child::spawn;
+use crate::patience::one;
 use monolite_testkit::child::{await_parent, say, variable};
 use monolite_testkit::markers;
 
@@ -57,7 +58,7 @@ fn put(db: &Database, id: i64) {
 }
 
 fn total(db: &Database) -> i64 {
-    db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0))).wait().unwrap()
+    one(&db, "SELECT n FROM total")
 }
 
 #[test]

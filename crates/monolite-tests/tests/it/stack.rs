@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::patience::one;
 use monolite::{Database, ErrorKind, InteractiveOptions, Options};
 
 /// How long it takes on a busy machine is not the question.
@@ -101,7 +102,7 @@ fn what_there_is_no_stack_for_is_refused_and_many_shallow_selects_are_not() {
         }
         let shallow = vec!["SELECT 1"; 400].join(" UNION ALL ");
         ways(&db, &shallow).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
-        let one: i64 = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get(0))).wait().unwrap();
+        let one = one(&db, "SELECT 1");
         assert_eq!(one, 1);
     });
 }

@@ -5,6 +5,7 @@ mod savepoints;
 
 use std::time::{Duration, Instant};
 
+use crate::patience::one;
 use monolite::{Database, Error, ErrorKind, Options, Parameters, Value};
 
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) \
@@ -23,27 +24,6 @@ impl From<Error> for Poor {
     fn from(_: Error) -> Poor {
         Poor
     }
-}
-
-#[test]
-fn a_read_that_is_waited_for_borrows_what_it_asks_for() {
-    let db = database();
-    db.write(|tx| tx.execute("INSERT INTO t VALUES (1, 'a')", ())).wait().unwrap();
-    let wanted = String::from("a");
-    let (by, mut found) = (wanted.as_str(), Vec::new());
-    db.read(|tx| {
-        found = tx.query_map("SELECT id FROM t WHERE x = ?1", [by], |row| row.get::<_, i64>(0))?;
-        Ok(())
-    })
-    .wait()
-    .unwrap();
-    assert_eq!(found, [1]);
-    let ids = db
-        .transact(async |tx| {
-            tx.query_map("SELECT id FROM t WHERE x = ?1", [by], |row| row.get::<_, i64>(0)).wait()
-        })
-        .wait();
-    assert_eq!(ids.unwrap(), [1]);
 }
 
 #[test]
@@ -96,5 +76,5 @@ fn a_call_may_have_less_time_than_the_options_give_and_not_more() {
             assert!(error.to_string().contains(named), "{error}");
         }
     }
-    db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))).wait().unwrap();
+    one(&db, "SELECT 1");
 }

@@ -131,37 +131,3 @@ pub(crate) fn quietly(run: impl FnOnce()) {
         std::mem::forget(payload);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Sender, channel};
-
-    use super::*;
-
-    struct AtDrop<F: FnMut() + Send>(F);
-
-    impl<F: FnMut() + Send> Drop for AtDrop<F> {
-        fn drop(&mut self) {
-            (self.0)();
-        }
-    }
-
-    #[test]
-    fn a_drop_that_waits_or_panics_holds_up_nobody() {
-        let (told, tells) = channel();
-        let (go, goes): (Sender<()>, _) = channel();
-        drop_elsewhere(AtDrop(move || {
-            let _ = goes.recv();
-        }));
-        drop_elsewhere(AtDrop(|| panic!("on purpose")));
-        for number in 0..100 {
-            let told = told.clone();
-            drop_elsewhere(AtDrop(move || told.send(number).unwrap()));
-        }
-        let soon = Duration::from_secs(10);
-        let mut numbers: Vec<i32> = (0..100).map(|_| tells.recv_timeout(soon).unwrap()).collect();
-        numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..100));
-        drop(go);
-    }
-}

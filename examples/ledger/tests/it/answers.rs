@@ -64,33 +64,22 @@ fn a_transfer_sent_again_is_made_once() {
 }
 
 #[test]
-fn a_transfer_id_is_not_taken_twice() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0, 0]);
-    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
-    for (from, to, amount) in [(1, 2, 41), (1, 3, 40), (2, 1, 40)] {
-        let answer = ledger.transfer("rent", from, to, amount);
-        assert_eq!((answer.status, answer.code()), (409, "transfer_id_taken"));
-    }
-    assert_eq!((ledger.balance(1), ledger.balance(2), ledger.balance(3)), (60, 40, 0));
-}
-
-#[test]
-fn money_that_is_not_there_cannot_be_sent() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0]);
-    let answer = ledger.transfer("rent", 1, 2, 101);
-    assert_eq!((answer.status, answer.code()), (409, "insufficient_funds"));
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (100, 0));
-    // The id was not used up by the failure.
-    assert_eq!(ledger.transfer("rent", 1, 2, 100).status, 201);
-}
-
-#[test]
-fn a_balance_has_an_upper_limit() {
+fn a_transfer_that_is_refused_moves_nothing_and_uses_up_no_id() {
     let most = 1_000_000_000_000_000;
-    let ledger = fixture(Options::new()).with_accounts(&[most, most]);
-    let answer = ledger.transfer("rent", 1, 2, 1);
-    assert_eq!((answer.status, answer.code()), (409, "balance_too_large"));
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (most, most));
+    let ledger = fixture(Options::new()).with_accounts(&[100, 0, 0, most]);
+    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
+    for (id, from, to, amount, code) in [
+        ("rent", 1, 2, 41, "transfer_id_taken"),
+        ("rent", 1, 3, 40, "transfer_id_taken"),
+        ("rent", 2, 1, 40, "transfer_id_taken"),
+        ("food", 1, 2, 61, "insufficient_funds"),
+        ("food", 1, 4, 1, "balance_too_large"),
+    ] {
+        let answer = ledger.transfer(id, from, to, amount);
+        assert_eq!((answer.status, answer.code()), (409, code), "{id} {from} {to} {amount}");
+    }
+    assert_eq!([1, 2, 3, 4].map(|id| ledger.balance(id)), [60, 40, 0, most]);
+    assert_eq!(ledger.transfer("food", 1, 2, 60).status, 201);
 }
 
 #[test]

@@ -19,158 +19,67 @@ const CHILDREN: i64 = 16;
 const LARGE_BYTES: [std::ops::Range<i64>; 3] = [0..60, 300..3_000, 5_000..14_000];
 
 /// One step of a transaction. All that it tells is a list of numbers.
+#[allow(missing_docs, reason = "each step says what its fields are for")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Moves money, as much as is there: tells the old balance and both new ones (`RETURNING`).
-    Transfer {
-        /// Account that pays.
-        from: i64,
-        /// Account that receives.
-        to: i64,
-        /// Upper bound of the amount.
-        most: i64,
-    },
+    Transfer { from: i64, to: i64, most: i64 },
     /// Reads the sum of all balances (aggregate).
     Total,
     /// Reads every balance.
     Balances,
     /// Adds to an item, or makes it (upsert): tells the new value.
-    Add {
-        /// Of the item.
-        key: i64,
-        /// What is added.
-        value: i64,
-    },
+    Add { key: i64, value: i64 },
     /// Makes an item unless there is one: tells how many rows changed.
-    Insert {
-        /// Of the item.
-        key: i64,
-        /// Of the new item.
-        value: i64,
-    },
+    Insert { key: i64, value: i64 },
     /// Deletes an item: tells how many rows changed.
-    Delete {
-        /// Of the item.
-        key: i64,
-    },
+    Delete { key: i64 },
     /// Overwrites items of a range without looking (blind): tells how many rows changed.
-    Blind {
-        /// First key.
-        low: i64,
-        /// Last key.
-        high: i64,
-        /// The new value of each.
-        value: i64,
-    },
+    Blind { low: i64, high: i64, value: i64 },
     /// Reads one item and makes another of it (dependent): tells what it read.
-    Dependent {
-        /// Key of the item that is read.
-        from: i64,
-        /// Key of the item that is written.
-        to: i64,
-    },
+    Dependent { from: i64, to: i64 },
     /// Reads one item (point).
-    Point {
-        /// Of the item.
-        key: i64,
-    },
+    Point { key: i64 },
     /// Reads the items of a range, which is often empty.
-    Range {
-        /// First key.
-        low: i64,
-        /// Last key.
-        high: i64,
-    },
+    Range { low: i64, high: i64 },
     /// Reads the greatest key (aggregate at the end of a B-tree).
     Max,
     /// Appends a line to the log: tells its place, by `RETURNING` or by the last rowid.
-    Append {
-        /// Whether `RETURNING` is used.
-        returning: bool,
-    },
+    Append { returning: bool },
     /// Reads how many lines the log has, and who wrote the last.
     Log,
     /// Counts a word in a table `WITHOUT ROWID` (upsert): tells the new count.
-    Count {
-        /// Number of the word.
-        word: i64,
-        /// What is added.
-        by: i64,
-    },
+    Count { word: i64, by: i64 },
     /// Reads all counts of words.
     Counts,
     /// Writes a value that may need overflow pages: tells how many rows changed.
-    Fill {
-        /// Of the value.
-        key: i64,
-        /// Its length.
-        bytes: i64,
-        /// What it is filled with, 0 to 255.
-        with: u8,
-    },
+    Fill { key: i64, bytes: i64, with: u8 },
     /// Reads such a value: tells its length and a digest.
-    Filled {
-        /// Of the value.
-        key: i64,
-    },
+    Filled { key: i64 },
     /// Makes a parent unless there is one; a trigger counts births. Tells how many rows changed.
-    Parent {
-        /// Of the parent.
-        id: i64,
-    },
+    Parent { id: i64 },
     /// Makes a child. Tells 1, or -1 if it has no parent or there is one: that statement is
     /// refused (foreign key, primary key), and the transaction goes on.
-    Child {
-        /// Of the child.
-        id: i64,
-        /// Of its parent.
-        parent: i64,
-    },
+    Child { id: i64, parent: i64 },
     /// Deletes a parent with its children (cascade); a trigger counts deaths. Tells how many
     /// parents there were.
-    Disown {
-        /// Of the parent.
-        id: i64,
-    },
+    Disown { id: i64 },
     /// Reads the children of a parent (join).
-    Family {
-        /// Of the parent.
-        id: i64,
-    },
+    Family { id: i64 },
     /// Reads what triggers counted.
     Tally,
     /// Moves money without looking (blind): tells 1, or -1 where a constraint refuses the first
     /// half; then the second is not tried.
-    Pay {
-        /// Account that pays.
-        from: i64,
-        /// Account that receives.
-        to: i64,
-        /// What is moved.
-        amount: i64,
-    },
+    Pay { from: i64, to: i64, amount: i64 },
     /// Adds to an item, if there is one, without looking at it: tells how many rows changed.
-    Raise {
-        /// Of the item.
-        key: i64,
-        /// What is added.
-        by: i64,
-    },
+    Raise { key: i64, by: i64 },
     /// Counts a word as [`Op::Count`] does, and does not ask for the count: tells how many rows
     /// changed.
-    Tick {
-        /// Number of the word.
-        word: i64,
-        /// What is added.
-        by: i64,
-    },
+    Tick { word: i64, by: i64 },
     /// Appends a line to the log and does not ask for its place: tells how many rows changed.
     Note,
     /// Reads the first item from a key on, and stops there although there may be more.
-    First {
-        /// The least key.
-        low: i64,
-    },
+    First { low: i64 },
     /// Opens a savepoint. Only interactive transactions can.
     Open,
     /// Undoes what was done since the last open savepoint, which stays open: tells 1, or -1 if none

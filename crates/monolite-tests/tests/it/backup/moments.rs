@@ -7,6 +7,7 @@ use monolite::{Database, Options, rusqlite};
 
 use super::{check, create, others, places, transfer};
 use crate::backup::load::Load;
+use crate::patience::one;
 
 #[test]
 fn a_backup_has_what_was_acknowledged_before_it() {
@@ -75,16 +76,6 @@ fn an_old_snapshot_keeps_no_backup_from_the_newest_commits() {
 }
 
 #[test]
-fn a_database_in_memory_has_a_backup() {
-    let (_directory, _, target) = places();
-    let db = Database::open(":memory:").unwrap();
-    create(&db);
-    db.write(|tx| transfer(tx, 3)).wait().unwrap();
-    db.backup(&target).wait().unwrap();
-    assert_eq!(check(&target), 1);
-}
-
-#[test]
 fn pages_of_every_size_are_copied() {
     for bytes in [512, 1_024, 8_192, 65_536] {
         let (_directory, path, target) = places();
@@ -117,7 +108,7 @@ fn page_checksums_are_right_in_a_backup() {
     // A wrong checksum would be an error of the first read of its page.
     let copy = options().open(&target).unwrap();
     let sum = "SELECT sum(balance + length(fill)) FROM account";
-    let sum: i64 = copy.read(|tx| tx.query_row(sum, (), |row| row.get(0))).wait().unwrap();
+    let sum = one(&copy, sum);
     assert_eq!(sum, super::TOTAL + super::ACCOUNTS * 200);
     copy.write(|tx| tx.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0)))
         .wait()

@@ -13,7 +13,7 @@ use monolite_testkit::child::{heard, say, variable};
 use super::load::Load;
 use super::{check, create, places};
 use crate::child::spawn;
-use crate::patience::eventually;
+use crate::patience::{eventually, one};
 
 /// The child: plain SQLite that transfers and checkpoints.
 pub(crate) fn transfer_beside() -> anyhow::Result<()> {
@@ -134,8 +134,7 @@ fn a_shared_backup_whose_snapshot_was_ended_begins_again() {
     marks.is_cut.store(true, SeqCst);
     backup.wait().unwrap();
     let copy = Database::open(&target).unwrap();
-    let rows = copy.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get(0)));
-    let rows: i64 = rows.wait().unwrap();
+    let rows = one(&copy, "SELECT count(*) FROM t");
     assert_eq!(rows, 1);
     db.close().unwrap();
 }
@@ -157,10 +156,7 @@ fn the_wal_keeps_its_limit_while_backups_are_made() {
     let stats = db.stats();
     assert!(stats.wal_bytes_max <= 8 << 20, "{}", stats.wal_bytes_max);
     assert!(stats.checkpoints_completed > 1, "the WAL restarts");
-    let sum: i64 = db
-        .read(|tx| tx.query_row("SELECT sum(balance) FROM account", (), |row| row.get(0)))
-        .wait()
-        .unwrap();
+    let sum = one(&db, "SELECT sum(balance) FROM account");
     assert_eq!(sum, super::TOTAL);
     db.close().unwrap();
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use monolite::{Database, Error, ErrorKind, Options, Result};
 use monolite_testkit::blocking::block_on;
 
-use super::{ask_writer, database, number, read};
-use crate::patience::{Gate, ends, eventually, poll_once};
+use super::{ask_writer, database, number};
+use crate::patience::{Gate, ends, eventually, one, poll_once};
 
 /// What a write and a read may take here.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -44,7 +44,7 @@ fn a_write_that_waits_for_itself_is_told_so_and_does_not_run() {
         assert_eq!(told.kind(), kind, "{number}: {told}");
     }
     // Only the one that says so is not known to have not run.
-    assert_eq!(read(&db, "SELECT v FROM a"), 11);
+    assert_eq!(one(&db, "SELECT v FROM a"), 11);
     // Not waited for, it runs.
     let inner = db.clone();
     let outer = db.write(move |_| {
@@ -52,7 +52,7 @@ fn a_write_that_waits_for_itself_is_told_so_and_does_not_run() {
         Ok::<_, Error>(())
     });
     outer.wait().unwrap();
-    eventually("the inner write", || read(&db, "SELECT v FROM a") == 12);
+    eventually("the inner write", || one(&db, "SELECT v FROM a") == 12);
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn a_write_that_waits_for_itself_through_another_thread_is_ended_by_its_limit() 
     assert_eq!(inner.kind(), ErrorKind::Overloaded, "{inner}");
     assert!(inner.to_string().contains("write_time_limit"), "{inner}");
     match ends("the neighbour", move || neighbour.wait()) {
-        Ok(_) => assert_eq!(read(&db, "SELECT v FROM a"), 11),
+        Ok(_) => assert_eq!(one(&db, "SELECT v FROM a"), 11),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Overloaded),
     }
     assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
-    assert_eq!(read(&db, "SELECT v FROM b"), 20);
+    assert_eq!(one(&db, "SELECT v FROM b"), 20);
     assert!(db.stats().refused_behind_stuck > 0);
     db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
     db.close().unwrap();
@@ -110,7 +110,7 @@ fn who_shares_a_batch_with_a_closure_that_does_not_return_is_told_and_not_commit
         ErrorKind::Overloaded
     );
     // Reads go on, and a close says what it waits for.
-    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    assert_eq!(one(&db, "SELECT v FROM a"), 10);
     let closing = db.clone();
     let closed = ends("the close", move || closing.close()).unwrap_err();
     assert_eq!(closed.kind(), ErrorKind::Timeout, "{closed}");
@@ -119,35 +119,7 @@ fn who_shares_a_batch_with_a_closure_that_does_not_return_is_told_and_not_commit
     let closing = db.clone();
     ends("the close", move || closing.close()).unwrap();
     let reopened = Database::open(path).unwrap();
-    assert_eq!(read(&reopened, "SELECT v FROM a"), 10);
-}
-
-#[test]
-fn reads_that_wait_for_writes_beside_writes_that_wait_for_reads_all_end() {
-    let (_directory, _, db) = database(Options::new().readers(2));
-    let clients: Vec<_> = (0..6)
-        .map(|_| {
-            let db = db.clone();
-            thread::spawn(move || {
-                for _ in 0..50 {
-                    let inner = db.clone();
-                    let read = db.read(move |tx| {
-                        let v: i64 = tx.query_row("SELECT v FROM a", (), number)?;
-                        inner.write(move |tx| tx.execute("UPDATE a SET v = ?1", [v + 1])).wait()
-                    });
-                    read.wait().unwrap();
-                    let inner = db.clone();
-                    let write = db.write(move |_| {
-                        let awaited = inner.read(|tx| tx.query_row("SELECT v FROM a", (), number));
-                        inner.read(|tx| tx.query_row("SELECT v FROM a", (), number)).wait()?;
-                        block_on(awaited)
-                    });
-                    write.wait().unwrap();
-                }
-            })
-        })
-        .collect();
-    ends("all clients", move || clients.into_iter().for_each(|it| it.join().unwrap()));
+    assert_eq!(one(&reopened, "SELECT v FROM a"), 10);
 }
 
 #[test]
@@ -178,21 +150,6 @@ fn a_statement_inside_of_its_own_transactions_map_is_told_so() {
 }
 
 #[test]
-fn the_last_handle_may_go_inside_of_a_map() {
-    let (_directory, path, db) = database(limited());
-    let tx = db.transaction().unwrap();
-    let answer = ends("the statement", move || {
-        let query = tx.query_row("SELECT 1", (), move |row| {
-            let _last = &db;
-            row.get::<_, i64>(0)
-        });
-        query.wait()
-    });
-    assert_eq!(answer.unwrap(), 1);
-    eventually("the end", || Database::open(&path).is_ok());
-}
-
-#[test]
 fn another_database_may_be_waited_for() {
     let (_a, _, a) = database(limited());
     let (_b, _, b) = database(limited());
@@ -205,7 +162,7 @@ fn another_database_may_be_waited_for() {
     })
     .wait()
     .unwrap();
-    assert_eq!(read(&b, "SELECT v FROM a"), 13);
+    assert_eq!(one(&b, "SELECT v FROM a"), 13);
 }
 
 #[test]
@@ -302,11 +259,11 @@ fn reads_that_sleep_hold_the_connections_no_longer_than_their_limit() {
     eventually("both sleep", || gate.arrivals() == 2);
     let started = Instant::now();
     let next = db.clone();
-    ends("the next read", move || assert_eq!(read(&next, "SELECT v FROM a"), 10));
+    ends("the next read", move || assert_eq!(one(&next, "SELECT v FROM a"), 10));
     assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
     let started = Instant::now();
     for _ in 0..100 {
-        assert_eq!(read(&db, "SELECT v FROM a"), 10);
+        assert_eq!(one(&db, "SELECT v FROM a"), 10);
     }
     assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
     // The engine looks at the time of closures every eighth of the limit.
@@ -317,7 +274,7 @@ fn reads_that_sleep_hold_the_connections_no_longer_than_their_limit() {
         assert_eq!(error.kind(), ErrorKind::Timeout);
         assert!(error.to_string().contains("read_time_limit"), "{error}");
     }
-    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    assert_eq!(one(&db, "SELECT v FROM a"), 10);
 }
 
 #[test]
@@ -404,7 +361,7 @@ fn more_handles_than_the_queue_holds_go_through_as_fast_as_fewer() {
     // Nobody looks at any of them.
     eventually("all are done", || db.stats().transactions > 4_000);
     handles.into_iter().for_each(|it| assert_eq!(it.wait().unwrap(), 1));
-    assert_eq!(read(&db, "SELECT v FROM a"), 4_010);
+    assert_eq!(one(&db, "SELECT v FROM a"), 4_010);
     assert!(db.stats().syncs < 1_000, "{} syncs", db.stats().syncs);
 }
 
@@ -428,7 +385,7 @@ fn a_handle_that_is_kept_beyond_its_transact_is_over() {
         assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
         assert!(told.to_string().contains("it was committed"), "{told}");
     }
-    assert_eq!(read(&db, "SELECT v FROM a"), 110);
+    assert_eq!(one(&db, "SELECT v FROM a"), 110);
 }
 
 #[test]
@@ -456,5 +413,5 @@ fn a_transact_whose_future_is_dropped_leaves_nothing_behind() {
     let told = tx.query_row("SELECT v FROM a", (), number).wait().unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
     assert!(told.to_string().contains("it was rolled back before"), "{told}");
-    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    assert_eq!(one(&db, "SELECT v FROM a"), 10);
 }

@@ -5,8 +5,8 @@ use monolite::{
     Database, Error, ErrorKind, InteractiveOptions, Options, Row, Sharing, Tx, Write, rusqlite,
 };
 
-use super::{ask, database, number, read, write};
-use crate::patience::as_one_batch;
+use super::{ask, database, number, write};
+use crate::patience::{as_one_batch, one};
 
 const BEST: &str = "SELECT rowid FROM ft WHERE ft MATCH 'one' ORDER BY rank LIMIT 1";
 const SET_RANK: &str = "INSERT INTO ft(ft, rank) VALUES ('rank', 'bm25(0.0, 100.0)')";
@@ -92,9 +92,9 @@ fn settings_of_full_text_search_that_were_rolled_back_hold_for_nobody() {
              INSERT INTO ft VALUES ('one', 'two'), ('two', 'one'), ('one one two', 'three'),
                                    ('x', 'one')",
         );
-        let best = read(db, BEST);
+        let best = one(db, BEST);
         let agree = |when: &str| {
-            assert_eq!(read(db, BEST), best, "{when}");
+            assert_eq!(one(db, BEST), best, "{when}");
             assert_eq!(super::ask_writer(db, BEST), best, "{when}");
             for _ in 0..2 {
                 let tx = db.transaction().unwrap();
@@ -104,29 +104,17 @@ fn settings_of_full_text_search_that_were_rolled_back_hold_for_nobody() {
             }
         };
         agree("before");
-        let failed = db.write(|tx| {
+        let fails = |tx: &Tx<'_>| {
             tx.execute(SET_RANK, ())?;
             Err::<(), _>(Error::aborted("on purpose"))
-        });
-        assert_eq!(failed.wait().unwrap_err().kind(), ErrorKind::Aborted);
+        };
+        assert_eq!(db.write(fails).wait().unwrap_err().kind(), ErrorKind::Aborted);
         agree("behind a write that failed");
-        let neighbours = both(
-            db,
-            || db.write(|tx| tx.execute("UPDATE b SET v = v + 1", ())),
-            || {
-                db.write(|tx| {
-                    tx.execute(SET_RANK, ())?;
-                    Err::<(), _>(Error::aborted("on purpose"))
-                })
-            },
-        );
-        neighbours.0.unwrap();
+        let add = |tx: &Tx<'_>| tx.execute("UPDATE b SET v = v + 1", ());
+        let (added, failed) = both(db, || db.write(add), || db.write(fails));
+        assert!(added.is_ok() && failed.is_err());
         agree("behind a neighbour that failed");
-        let once = db.write_once(|tx| {
-            tx.execute(SET_RANK, ())?;
-            Err::<(), _>(Error::aborted("on purpose"))
-        });
-        assert!(once.wait().is_err());
+        assert!(db.write_once(fails).wait().is_err());
         agree("behind a write that runs once and failed");
         let tx = db.transaction().unwrap();
         tx.execute(SET_RANK, ()).wait().unwrap();

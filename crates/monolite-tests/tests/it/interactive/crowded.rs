@@ -5,6 +5,7 @@ use monolite::{Database, ErrorKind, InteractiveOptions, Options, Transaction};
 use monolite_testkit::clock::HandClock;
 
 use super::{ADD, accounts, balance};
+use crate::patience::one;
 
 /// As many idle transactions as there are connections: those of others serve somebody else between
 /// any two of their statements. By the clock no statement takes any time, on a busy machine either:
@@ -38,8 +39,7 @@ fn a_change_of_the_same_pages_sees_those_before_it() {
     assert_eq!(replays(&db), 2);
     tx.commit().wait().unwrap();
     let count = "SELECT count(*) FROM account";
-    let left = db.read(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0)));
-    assert_eq!(left.wait().unwrap(), 9);
+    assert_eq!(one(&db, count), 9);
 }
 
 #[test]

@@ -132,15 +132,3 @@ fn keys_of_an_earlier_version_live_on_and_then_for_a_lifetime() {
         assert!(!is_repeated(&db, key), "{key}");
     }
 }
-
-#[test]
-fn the_engines_own_row_is_no_key() {
-    let directory = tempfile::tempdir().unwrap();
-    let (db, clock) = open(directory.path());
-    assert!(!knows(&db, "") && !is_repeated(&db, "a"));
-    clock.advance(SECOND);
-    assert!(!is_repeated(&db, "b") && !knows(&db, ""));
-    db.close().unwrap();
-    let own = "SELECT count(*) FROM monolite_idempotency WHERE key = ''";
-    assert_eq!(count(directory.path(), own), 1);
-}

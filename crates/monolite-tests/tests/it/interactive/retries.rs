@@ -39,20 +39,6 @@ fn a_commit_with_a_key_happens_once_and_keeps_its_first_outcome() {
 }
 
 #[test]
-fn a_conflict_stores_no_key() {
-    let (_directory, db) = accounts(Options::new());
-    let tx = db.transaction().unwrap();
-    let _: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait().unwrap();
-    tx.execute(ADD, (2, 1)).wait().unwrap();
-    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-    assert_eq!(tx.commit_once("key", "").wait().unwrap_err().kind(), ErrorKind::Conflict);
-    let tx = db.transaction().unwrap();
-    tx.execute(ADD, (2, 1)).wait().unwrap();
-    assert!(!tx.commit_once("key", "").wait().unwrap().is_repeated());
-    assert_eq!(balance(&db, 2), 101);
-}
-
-#[test]
 fn transact_ends_with_the_conflict_of_its_last_attempt_and_holds_up_no_write() {
     let (_directory, db) =
         accounts(Options::new().interactive(InteractiveOptions::default().attempts(3)));

@@ -1,6 +1,6 @@
 //! What the statements of an interactive transaction see and answer.
 
-use monolite::{ErrorKind, named_params, params};
+use monolite::{ErrorKind, Options};
 
 use super::{ADD, BALANCE, accounts, balance, still};
 use crate::patience::as_one_batch;
@@ -29,36 +29,6 @@ fn a_dropped_or_rolled_back_transaction_leaves_no_trace() {
     tx.rollback();
     assert_eq!(balance(&db, 1), 100);
     assert_eq!(db.stats().open_transactions, 0);
-}
-
-#[test]
-fn every_method_answers_as_its_namesake_in_a_closure() {
-    let (_directory, db) = accounts(still());
-    let tx = db.transaction().unwrap();
-    let ids = "SELECT id FROM account WHERE id <= ?1 ORDER BY id DESC";
-    assert_eq!(tx.query_map(ids, [3], |row| row.get::<_, i64>(0)).wait().unwrap(), [3, 2, 1]);
-    let first = tx.query_row(ids, params![3], |row| row.get::<_, i64>(0));
-    assert_eq!(first.wait().unwrap(), 3);
-    let none = tx.query_row(ids, [0], |row| row.get::<_, i64>(0)).wait().unwrap_err();
-    assert_eq!(none.kind(), ErrorKind::NoRows);
-    let none = tx.query_optional(ids, [0], |row| row.get::<_, i64>(0));
-    assert_eq!(none.wait().unwrap(), None);
-    let named = named_params! {":id": 4, ":by": 5};
-    let sql = "UPDATE account SET balance = balance + :by WHERE id = :id RETURNING balance";
-    assert_eq!(tx.query_row(sql, named, |row| row.get::<_, i64>(0)).wait().unwrap(), 105);
-    tx.execute_batch("INSERT INTO entry(text) VALUES ('a'); INSERT INTO entry(text) VALUES ('b')")
-        .wait()
-        .unwrap();
-    assert_eq!(tx.last_insert_rowid().wait().unwrap(), 2);
-    tx.execute_batch("CREATE TABLE fresh(x)").wait().unwrap();
-    assert_eq!(tx.execute("INSERT INTO fresh VALUES (?1), (?2)", (1, "x")).wait().unwrap(), 2);
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 4), 105);
-    let count = |sql: &'static str| {
-        db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
-    };
-    assert_eq!(count("SELECT count(*) FROM fresh"), 2);
-    assert_eq!(count("SELECT max(id) FROM entry"), 2);
 }
 
 #[test]
@@ -156,4 +126,32 @@ fn a_query_that_fails_after_some_rows_conflicts_with_nothing() {
     db.write(|tx| tx.execute(ADD, (9, 1))).wait().unwrap();
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 1), 105);
+}
+
+#[test]
+fn time_and_random_values_are_at_commit_what_the_application_saw() {
+    let (_directory, db) = accounts(Options::new());
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE stamped(id INTEGER PRIMARY KEY, at TEXT DEFAULT CURRENT_TIMESTAMP, \
+             lot INTEGER DEFAULT (random()))",
+        )
+    })
+    .wait()
+    .unwrap();
+    let tx = db.transaction().unwrap();
+    let text = |row: &monolite::Row<'_>| row.get::<_, String>(0);
+    let now = "SELECT datetime('now', 'subsec') || random() || hex(randomblob(8))";
+    let seen = tx.query_row(now, (), text).wait().unwrap();
+    let insert = "INSERT INTO stamped DEFAULT VALUES RETURNING at || lot";
+    let returned = tx.query_row(insert, (), text).wait().unwrap();
+    let keep = "INSERT INTO entry(text) VALUES (datetime('now', 'subsec')) RETURNING text";
+    let kept = tx.query_row(keep, (), text).wait().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    tx.commit().wait().unwrap();
+    let read = |sql: &'static str| db.read(move |tx| tx.query_row(sql, (), text)).wait().unwrap();
+    assert_eq!(read("SELECT at || lot FROM stamped"), returned);
+    assert_eq!(read("SELECT text FROM entry"), kept);
+    assert_ne!(read(now), seen);
+    assert_eq!(db.stats().transaction_conflicts, 0);
 }

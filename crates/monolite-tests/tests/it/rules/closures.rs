@@ -95,29 +95,6 @@ fn blobs_are_written_and_read_in_pieces_and_rolled_back_with_their_transaction()
 }
 
 #[test]
-fn a_forgotten_statement_harms_nobody() {
-    let db = database();
-    for id in 0..20 {
-        db.write(move |tx| {
-            let mut statement = tx.prepare("INSERT INTO t(id) VALUES (?1)")?;
-            statement.execute([id])?;
-            mem::forget(statement);
-            Ok::<_, Error>(())
-        })
-        .wait()
-        .unwrap();
-    }
-    db.read(|tx| {
-        mem::forget(tx.prepare("SELECT 1")?);
-        Ok::<_, Error>(())
-    })
-    .wait()
-    .unwrap();
-    assert_eq!(ids(&db).len(), 20);
-    ends("closing", move || db.close()).unwrap();
-}
-
-#[test]
 fn nobody_writes_to_a_blob_of_what_others_keep() {
     let db = database();
     db.write(|tx| {

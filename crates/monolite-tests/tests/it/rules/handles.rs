@@ -46,20 +46,6 @@ fn waiting(db: &Database) -> Vec<thread::JoinHandle<Result<usize, Error>>> {
 }
 
 #[test]
-fn write_waits_for_room() {
-    let (db, gate, _holding) = held_up(1);
-    let queued = insert(&db, 1);
-    let waiting = waiting(&db);
-    assert_eq!(db.stats().queue_depth, 1);
-    gate.open();
-    queued.wait().unwrap();
-    ends("all waiting writes", move || {
-        waiting.into_iter().for_each(|it| assert_eq!(it.join().unwrap().unwrap(), 1));
-    });
-    assert_eq!(ids(&db), (1..10).collect::<Vec<_>>());
-}
-
-#[test]
 fn a_dropped_write_runs_in_the_queue_and_in_front_of_it() {
     let (db, gate, holding) = held_up(1);
     drop(insert(&db, 1));

@@ -13,15 +13,7 @@ const SCHEMA: &str = "CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT);
      INSERT INTO users VALUES (1, 'a'), (2, 'b'); INSERT INTO posts VALUES (1, 1), (2, 2);";
 
 /// What tools send, one after another.
-const REBUILDS: [&[&str]; 3] = [
-    &[
-        "PRAGMA foreign_keys=OFF",
-        "CREATE TABLE `__new_users`(`id` integer PRIMARY KEY NOT NULL, `name` text NOT NULL)",
-        "INSERT INTO `__new_users`(\"id\", \"name\") SELECT \"id\", \"name\" FROM `users`",
-        "DROP TABLE `users`",
-        "ALTER TABLE `__new_users` RENAME TO `users`",
-        "PRAGMA foreign_keys=ON",
-    ],
+const REBUILDS: [&[&str]; 2] = [
     &[
         "PRAGMA defer_foreign_keys = ON",
         OFF,
@@ -99,22 +91,19 @@ fn a_rebuild_whose_errors_are_looked_over_in_a_transaction_loses_no_child() {
         list.iter().filter_map(run).collect::<Vec<_>>()
     };
     for list in REBUILDS {
-        let (_directory, db) = database();
-        let tx = db.transaction().unwrap();
-        assert_told(&looked_over(&tx, list, &|| ()));
-        tx.commit().wait().unwrap();
-        assert_eq!(rows(&db), (2, 2), "{list:?}");
-        // Each statement on a connection that another transaction has had meanwhile.
-        let (_directory, db) = database();
-        let tx = db.transaction().unwrap();
-        let count = "SELECT count(*) FROM posts";
-        let other = || {
-            let other = db.transaction().unwrap();
-            other.query_row(count, (), |row| row.get::<_, i64>(0)).wait().unwrap();
-        };
-        assert_told(&looked_over(&tx, list, &other));
-        tx.commit().wait().unwrap();
-        assert_eq!(rows(&db), (2, 2), "{list:?}");
+        // Also with each statement on a connection that another transaction has had meanwhile.
+        for is_crowded in [false, true] {
+            let (_directory, db) = database();
+            let tx = db.transaction().unwrap();
+            let between = || {
+                let other = db.transaction().unwrap();
+                let count = "SELECT count(*) FROM posts";
+                other.query_row(count, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+            };
+            assert_told(&looked_over(&tx, list, if is_crowded { &between } else { &|| () }));
+            tx.commit().wait().unwrap();
+            assert_eq!(rows(&db), (2, 2), "{list:?}");
+        }
         let (_directory, db) = database();
         db.transact(async |tx| {
             assert_told(&looked_over(&tx, list, &|| ()));

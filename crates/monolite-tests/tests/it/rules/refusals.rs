@@ -3,7 +3,7 @@
 use monolite::{Database, Error, ErrorKind, Tx};
 
 use super::{database, ids, insert};
-use crate::patience::as_one_batch;
+use crate::patience::{as_one_batch, one};
 
 /// A statement, and what its refusal must name.
 const REFUSED: &[(&str, &str)] = &[
@@ -116,8 +116,7 @@ fn contents_of_the_file_that_look_like_settings_can_be_changed() {
         Err::<(), _>(Error::aborted("on purpose"))
     });
     assert_eq!(failing.wait().unwrap_err().kind(), ErrorKind::Aborted);
-    let version = db.read(|tx| tx.query_row("PRAGMA user_version", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(version.wait().unwrap(), 7);
+    assert_eq!(one(&db, "PRAGMA user_version"), 7);
 }
 
 fn write_in_a_read(db: &Database, sql: &'static str) -> Error {

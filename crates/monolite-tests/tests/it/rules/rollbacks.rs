@@ -8,7 +8,7 @@ use std::time::Duration;
 use monolite::{Clock, Database, Error, ErrorKind, Options};
 
 use super::{create, ids, insert};
-use crate::patience::as_one_batch;
+use crate::patience::{as_one_batch, one};
 use monolite_testkit::clock::HandClock;
 
 const ENDLESS: &str =
@@ -69,8 +69,7 @@ fn an_endless_read_is_interrupted() {
     let error = endless.wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("read_time_limit"), "{error}");
-    let one = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(one.wait().unwrap(), 1);
+    assert_eq!(one(&db, "SELECT 1"), 1);
 }
 
 /// A clock that goes on by a millisecond whenever somebody looks.

@@ -1,7 +1,5 @@
 //! Tests of what an open finds, opens and leaves behind.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +8,7 @@ use monolite_sqlite::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use tempfile::TempDir;
 
 use super::{Opened, RecoveredWal, open};
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::files::wal::wal_path;
 use crate::options::{Durability, Options, Sharing};
 
@@ -25,20 +23,11 @@ fn opened(path: &Path) -> Opened {
     open(&options(), path, Duration::ZERO).unwrap()
 }
 
-fn refusal(options: &Options, path: &Path) -> Error {
-    open(options, path, Duration::ZERO).map(drop).unwrap_err()
-}
-
 /// A folder, and the path of a database in it.
 fn place() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     (directory, path)
-}
-
-fn names(directory: &TempDir) -> BTreeSet<OsString> {
-    let entries = fs::read_dir(directory).unwrap();
-    entries.map(|entry| entry.unwrap().file_name()).collect()
 }
 
 fn write(database: &Opened, sql: &str) {
@@ -69,13 +58,6 @@ fn crashed() -> (TempDir, PathBuf) {
     fs::copy(&from, &path).unwrap();
     fs::copy(wal_path(&from), wal_path(&path)).unwrap();
     (directory, path)
-}
-
-fn flip(path: &Path, at: impl FnOnce(usize) -> usize) {
-    let mut bytes = fs::read(path).unwrap();
-    let at = at(bytes.len());
-    bytes[at] ^= 1;
-    fs::write(path, bytes).unwrap();
 }
 
 #[test]
@@ -110,15 +92,6 @@ fn there_are_as_many_readers_as_were_asked_for_and_none_of_them_writes() {
 }
 
 #[test]
-fn a_file_is_opened_again_only_behind_its_end() {
-    let (_directory, path) = place();
-    let database = opened(&path);
-    assert_eq!(refusal(&options(), &path).kind(), ErrorKind::Invalid);
-    drop(database);
-    drop(opened(&path));
-}
-
-#[test]
 fn what_a_crash_left_is_in_the_file_before_anybody_reads_it() {
     let (_directory, path) = crashed();
     assert!(fs::metadata(wal_path(&path)).unwrap().len() > 0);
@@ -134,50 +107,6 @@ fn the_wal_is_emptied_only_behind_a_look_at_all_that_was_recovered() {
     let frames = (wal - WAL_HEADER_BYTES) / (FRAME_HEADER_BYTES + PAGE_BYTES);
     let database = opened(&path);
     assert_eq!(database.recovered, RecoveredWal { frames, discarded: 0 });
-}
-
-#[test]
-fn frames_that_recovery_leaves_out_are_counted() {
-    let (_directory, path) = crashed();
-    // In the page of the last frame, which is that of a commit.
-    let used = used_bytes(&wal_path(&path)) as usize;
-    flip(&wal_path(&path), |_| used - 1);
-    let database = opened(&path);
-    assert_eq!(count(&database), 1);
-    assert!(database.recovered.discarded > 0);
-}
-
-#[test]
-fn a_wal_whose_header_is_damaged_is_an_error_and_stays() {
-    let (directory, path) = crashed();
-    flip(&wal_path(&path), |_| 8);
-    let (bytes, before) = (fs::read(wal_path(&path)).unwrap(), names(&directory));
-    let error = refusal(&options(), &path);
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    assert_eq!(fs::read(wal_path(&path)).unwrap(), bytes);
-    assert_eq!(names(&directory), before);
-}
-
-#[test]
-fn a_file_that_is_refused_for_what_is_in_it_is_left_alone() {
-    let checked = Options { page_checksums: true, ..options() };
-    let refusals = [
-        ("CREATE TABLE t(v)", &checked, "has no page checksums"),
-        ("CREATE TABLE monolite_t(v)", &options(), "rename it with plain SQLite"),
-    ];
-    for (sql, options, why) in refusals {
-        let (directory, path) = place();
-        let plain = monolite_sqlite::rusqlite::Connection::open(&path).unwrap();
-        plain.execute_batch(sql).unwrap();
-        plain.close().unwrap();
-        let before = names(&directory);
-        for _ in 0..2 {
-            let error = refusal(options, &path);
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert!(error.to_string().contains(why), "{error}");
-            assert_eq!(names(&directory), before);
-        }
-    }
 }
 
 #[test]
@@ -204,17 +133,5 @@ fn interactive_transactions_have_overlays_where_nobody_else_writes() {
         }
         assert_eq!(database.is_exclusive, has_overlays);
         drop((database.pool.reader)().unwrap());
-    }
-}
-
-#[test]
-fn a_file_that_sqlite_keeps_open_stays_registered() {
-    let (_directory, path) = place();
-    let Opened { files, mut readers, .. } = opened(&path);
-    std::mem::forget(readers.pop());
-    drop(readers);
-    for error in [files.close().unwrap_err(), refusal(&options(), &path)] {
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("a closure left a statement"), "{error}");
     }
 }

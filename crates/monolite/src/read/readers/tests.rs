@@ -1,6 +1,5 @@
 //! Tests of the pool of reader connections, driven by hand on one thread where one is enough.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -154,20 +153,6 @@ fn a_checkpoint_ends_the_snapshots_of_idle_connections_and_has_busy_ones_take_a_
 }
 
 #[test]
-fn a_thread_does_not_wait_for_a_connection_that_it_has_itself() {
-    let bench = Bench::new(2);
-    let nested = bench.readers.run(None, |_| {
-        bench.readers.run(None, |_| {
-            let refused = bench.count().unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
-            Ok::<_, Error>(())
-        })
-    });
-    nested.unwrap();
-    bench.count().unwrap();
-}
-
-#[test]
 fn a_read_that_gets_no_connection_in_time_is_told_so() {
     let bench = Bench::with(1, true, Duration::from_millis(5));
     let refused = &mut || {
@@ -248,16 +233,6 @@ fn a_read_that_was_stopped_behind_its_limit_is_told_of_the_limit() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("option read_time_limit"), "{error}");
     bench.count().unwrap();
-}
-
-#[test]
-fn a_panic_takes_the_snapshot_and_no_connection() {
-    let bench = Bench::new(1);
-    let run = || bench.readers.run(None, |_| -> Result<()> { panic!("on purpose") });
-    assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
-    assert!(!bench.snapshots().contains(&true));
-    assert_eq!(bench.count().unwrap(), 0);
-    assert_eq!(bench.database.reads_around(), 0);
 }
 
 #[test]

@@ -56,28 +56,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_shrink_as_failures_become_frequent() {
-        let mut rate = FailureRate::default();
-        assert_eq!(rate.group_size(), None);
-        rate.count_members(10_000);
-        rate.count_failure();
-        let rare = rate.group_size().unwrap();
-        (0..99).for_each(|_| rate.count_failure());
-        let frequent = rate.group_size().unwrap();
-        assert!((100..200).contains(&rare), "{rare}");
-        assert!((10..20).contains(&frequent), "{frequent}");
-    }
-
-    #[test]
-    fn failures_are_forgotten() {
-        let mut rate = FailureRate::default();
-        rate.count_members(100);
-        rate.count_failure();
-        (0..40).for_each(|_| rate.count_members(2_000));
-        assert_eq!(rate.group_size(), None);
-    }
-
-    #[test]
     fn when_everything_fails_each_member_has_its_savepoint() {
         let mut rate = FailureRate::default();
         (0..100).for_each(|_| rate.count_failure());
