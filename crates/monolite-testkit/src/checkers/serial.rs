@@ -26,8 +26,8 @@ pub use op::{ACCOUNTS, ITEMS, OPENING_BALANCE, Op};
 
 /// What became of one transaction.
 ///
-/// `id` is the client's name of it, and `number` its place in the commit order, from 1; of a read it
-/// is the last transaction that it contains. `floor` is the highest number that anybody had been
+/// `id` is the client's name of it, and `number` its place in the commit order, from 1; of a read
+/// it is the last transaction that it contains. `floor` is the highest number that anybody had been
 /// told of when it began. `ops` is what it did or asked, and `saw` what it was told.
 #[allow(missing_docs, reason = "they are told above")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,7 +38,7 @@ async fn task(db: Arc<Database>, id: i64) -> Result<(), Error> {
 }
 
 fn check(db: &Database) {
-    assert_eq!(one(&db, "SELECT n FROM total"), TASKS - TASKS / 10);
+    assert_eq!(one(db, "SELECT n FROM total"), TASKS - TASKS / 10);
     assert_eq!(db.stats().failed_transactions, (TASKS / 10) as u64);
     db.close().unwrap();
 }

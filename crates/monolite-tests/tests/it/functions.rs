@@ -2,7 +2,6 @@
 //! engine adds.
 
 use std::panic::panic_any;
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -118,12 +117,8 @@ fn add(connection: &ConnectionSetup<'_>) -> rusqlite::Result<()> {
     })
 }
 
-fn open(path: impl AsRef<Path>) -> Database {
-    Options::new().connection_setup(add).open(path).unwrap()
-}
-
 fn database() -> Database {
-    let db = open(":memory:");
+    let db = Options::new().connection_setup(add).open(":memory:").unwrap();
     db.write(|tx| {
         tx.execute_batch(
             "CREATE TABLE t(id INTEGER PRIMARY KEY, x INTEGER, name TEXT);
@@ -262,33 +257,6 @@ fn nothing_is_kept_of_a_transaction_whose_collation_panicked() {
     assert_eq!(ask(&db, "SELECT count(*) FROM p WHERE name > 'b'").unwrap(), 1);
     db.write(|tx| tx.execute("INSERT INTO p VALUES ('b')", ())).wait().unwrap();
     assert_eq!(ask(&db, "SELECT count(*) FROM p").unwrap(), 3);
-}
-
-#[test]
-fn what_was_not_added_after_a_reopen_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("db");
-    let db = open(&path);
-    db.write(|tx| {
-        tx.execute_batch(
-            "CREATE TABLE t(name); CREATE INDEX names ON t(name COLLATE by_length);
-             CREATE VIEW v AS SELECT double(1) AS x; INSERT INTO t VALUES ('a')",
-        )
-    })
-    .wait()
-    .unwrap();
-    db.close().unwrap();
-    let db = Database::open(&path).unwrap();
-    for (sql, name) in [
-        ("INSERT INTO t VALUES ('b')", "no such collation sequence: by_length"),
-        ("INSERT INTO t SELECT x FROM v", "no such function: double"),
-    ] {
-        let error = db.write(move |tx| tx.execute(sql, ())).wait().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        let said = error.to_string();
-        assert!(said.contains(name) && said.contains("Options::connection_setup"), "{said}");
-    }
-    db.close().unwrap();
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn meets_a_reader(db: &Database, stages: &Arc<Stages>) -> bool {
         assert!(stages.reach(Stage::Publishing));
         let read = || {
             let count = "SELECT COUNT(*) FROM t";
-            one(&db, count);
+            one(db, count);
             // It saw nothing: the writer stood elsewhere.
             stages.step(Stage::Publishing, Stage::Free);
         };

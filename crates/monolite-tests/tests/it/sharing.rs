@@ -58,7 +58,7 @@ fn put(db: &Database, id: i64) {
 }
 
 fn total(db: &Database) -> i64 {
-    one(&db, "SELECT n FROM total")
+    one(db, "SELECT n FROM total")
 }
 
 #[test]

@@ -91,23 +91,6 @@ fn a_refusal_comes_from_every_way_to_run_a_statement() {
 }
 
 #[test]
-fn settings_can_be_asked_for_and_stay_as_they_are() {
-    let db = database();
-    let ask = |sql: &'static str| {
-        db.write(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
-    };
-    for (sql, _) in REFUSED {
-        db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
-    }
-    assert_eq!(ask("PRAGMA foreign_keys"), 1);
-    assert_eq!(ask("PRAGMA wal_autocheckpoint"), 0);
-    assert_eq!(ask("PRAGMA query_only"), 0);
-    let mode: String =
-        db.write(|tx| tx.query_row("PRAGMA journal_mode", (), |row| row.get(0))).wait().unwrap();
-    assert_eq!(mode, "wal");
-}
-
-#[test]
 fn contents_of_the_file_that_look_like_settings_can_be_changed() {
     let db = database();
     db.write(|tx| tx.execute_batch("PRAGMA user_version = 7")).wait().unwrap();
