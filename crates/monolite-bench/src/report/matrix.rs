@@ -1,7 +1,6 @@
 //! Tables of suites whose cells stand in [`Section`]s: a line for each candidate, a
 //! column for each number of threads, or whatever differs.
 
-use super::published;
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
 use super::render::{Table, count, line, nanoseconds, spread};
 use crate::raw_connection::Durability;
@@ -40,7 +39,6 @@ pub fn tables(record: &Record) -> Vec<Table> {
             }));
         }
     }
-    tables.extend(published::of(&record.suite));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }

@@ -1,10 +1,8 @@
 //! What a run leaves behind: the record, and the tables made from it.
 
 pub mod names;
-pub mod published;
 pub mod record;
 
-pub mod compare;
 pub mod matrix;
 pub mod render;
 pub mod summary;

@@ -101,7 +101,7 @@ pub struct Data {
 /// Cells that are compared: a line for each candidate, a column for each `x`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// Begins the names of its cells, as `scan/tuned`.
+    /// Begins the names of its cells, as `begin/disk-1-0`.
     pub key: String,
     /// What was done.
     pub title: String,

@@ -4,7 +4,6 @@ mod headlines;
 
 use super::matrix;
 use super::names::{BACKUPS, BURST_ALONE, CONTESTS, DELAYS};
-use super::published;
 use super::record::{Cell, CellOutcome, Data, Measurement, Record, Verification};
 use super::render::{Table, bytes, count, nanoseconds, percent, ratio, spread};
 use crate::drivers::script::Workload;
@@ -24,7 +23,6 @@ pub fn all(record: &Record) -> Vec<Table> {
     tables.extend(Workload::ALL.into_iter().flat_map(|workload| delays(record, workload)));
     tables.extend(CONTESTS.map(|(group, title)| contended(record, title, group)));
     tables.extend([sleepers(record), costs(record), backups(record)]);
-    tables.extend(published::of(&record.suite));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }

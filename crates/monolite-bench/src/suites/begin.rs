@@ -13,7 +13,8 @@
 //! them beside these.
 
 use super::shift::{Crew, Shift};
-use super::{Bundle, Entry, Ground, Suite, Turn, on_engine, threads};
+use super::stage::Play;
+use super::{Bundle, Depth, Entry, Ground, Turn, on_engine};
 use crate::drivers::Round;
 use crate::raw_connection::Durability;
 use crate::report::record::Section;
@@ -25,7 +26,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub const SUITE: Suite = Suite { name: "begin", prepare, sections };
+/// The suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Begins;
 
 const SCAN: &str =
     "SELECT * FROM tbl WHERE substr(c, 1, 16) >= ?1 ORDER BY substr(c, 1, 16) LIMIT 10";
@@ -156,41 +159,45 @@ fn file(dir: &Path, mix: Mix) -> PathBuf {
     dir.join(if mix.small { "begin-small.db" } else { "begin.db" })
 }
 
-fn prepare(ground: &Ground<'_>) -> Result<Vec<String>> {
-    for (_, dir) in places(ground) {
-        for (mix, rows) in [(MIXES[0], rows(ground)), (MIXES[5], SMALL.min(rows(ground)))] {
-            let connection = Connection::open(file(dir, mix))?;
-            connection.execute_batch("PRAGMA synchronous = OFF")?;
-            connection.execute_batch(&LOAD.replace("$rows", &rows.to_string()))?;
-            ground.interrupt.check()?;
-        }
+impl Play for Begins {
+    fn name(&self) -> &'static str {
+        "begin"
     }
-    let mut work = vec![format!("tbl with {} rows and two indexes", rows(ground))];
-    work.push(match ground.memory {
-        Some(_) => {
-            "memory: raw with synchronous = OFF, the engine with Durability::Buffered".into()
-        }
-        None => "memory: left out, there is no file system in memory here".into(),
-    });
-    Ok(work)
-}
 
-fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
-    let mixes = ground.options.depth.pick(1, 3, MIXES.len());
-    let most = ground.options.depth.pick(4, 16, 16);
-    let counts: Vec<usize> = match ground.options.depth {
-        super::Depth::Full => threads(most),
-        _ => threads(most).into_iter().filter(|count| [1, 4, 16].contains(count)).collect(),
-    };
-    let mut bundles = Vec::new();
-    for (place, dir) in places(ground) {
-        for mix in &MIXES[..mixes] {
-            let rows = if mix.small { SMALL.min(rows(ground)) } else { rows(ground) };
-            let case = Case { place, mix: *mix, rows, path: file(dir, *mix) };
-            bundles.push(bundle(&case, &counts));
+    fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>> {
+        for (_, dir) in places(ground) {
+            for (mix, rows) in [(MIXES[0], rows(ground)), (MIXES[5], SMALL.min(rows(ground)))] {
+                let connection = Connection::open(file(dir, mix))?;
+                connection.execute_batch("PRAGMA synchronous = OFF")?;
+                connection.execute_batch(&LOAD.replace("$rows", &rows.to_string()))?;
+                ground.interrupt.check()?;
+            }
         }
+        let memory = match ground.memory {
+            Some(_) => "raw with synchronous = OFF, the engine with Durability::Buffered",
+            None => "left out, there is no file system in memory here",
+        };
+        let work = format!("tbl with {} rows and two indexes", rows(ground));
+        Ok(vec![work, format!("memory: {memory}")])
     }
-    bundles
+
+    fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle> {
+        let mixes = ground.options.depth.pick(1, 3, MIXES.len());
+        let counts: &[usize] = match ground.options.depth {
+            Depth::Quick => &[1, 4],
+            Depth::Standard => &[1, 4, 16],
+            Depth::Full => &[1, 2, 4, 8, 16],
+        };
+        let mut bundles = Vec::new();
+        for (place, dir) in places(ground) {
+            for mix in &MIXES[..mixes] {
+                let rows = if mix.small { SMALL.min(rows(ground)) } else { rows(ground) };
+                let case = Case { place, mix: *mix, rows, path: file(dir, *mix) };
+                bundles.push(bundle(&case, counts));
+            }
+        }
+        bundles
+    }
 }
 
 fn bundle(case: &Case, counts: &[usize]) -> Bundle {

@@ -1,4 +1,4 @@
-//! The suites beside `tps`: a file each, and a line each in [`SUITES`].
+//! The suites beside `tps`, a file each.
 //!
 //! # Algorithm
 //! 1. A suite says which sections it has: candidates that are compared, at each number of threads.
@@ -12,8 +12,6 @@
 
 pub mod archive;
 pub mod begin;
-pub mod micro;
-pub mod scan;
 pub mod shift;
 pub mod stage;
 pub mod yours;
@@ -27,25 +25,6 @@ use anyhow::{Context, Result};
 use monolite::{Database, Options};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The suites.
-pub const SUITES: [Suite; 3] = [begin::SUITE, micro::SUITE, scan::SUITE];
-
-/// A suite.
-#[derive(Clone, Copy, Debug)]
-pub struct Suite {
-    /// As its command names it.
-    pub name: &'static str,
-    /// Loads what its trials need into the ground's directory, and says what that is.
-    pub prepare: fn(&Ground<'_>) -> Result<Vec<String>>,
-    /// What there is to measure.
-    pub sections: fn(&Ground<'_>) -> Vec<Bundle>,
-}
-
-/// Returns the suite of this name.
-pub fn named(name: &str) -> Option<&'static Suite> {
-    SUITES.iter().find(|suite| suite.name == name)
-}
 
 /// How much of a suite to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,16 +172,4 @@ pub fn no_postgres(ground: &Ground<'_>) -> Option<String> {
         Source::None => Some("left out by --no-postgres".into()),
         _ => server::find_binaries().err().map(|error| format!("{error:#}")),
     }
-}
-
-/// Cores that this process may use.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Numbers of threads: powers of two up to `most`.
-pub fn threads(most: usize) -> Vec<usize> {
-    std::iter::successors(Some(1), |threads| Some(threads * 2))
-        .take_while(|threads| *threads <= most)
-        .collect()
 }

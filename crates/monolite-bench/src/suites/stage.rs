@@ -1,6 +1,6 @@
 //! Runs a suite: announces it, loads its data, measures its sections, and returns the record.
 
-use super::{Bundle, Entry, Ground, Suite, SuiteOptions, Turn};
+use super::{Bundle, Entry, Ground, SuiteOptions, Turn};
 use crate::device;
 use crate::drivers::postgres::server;
 use crate::drivers::{Absent, Extent, Profile, Store, engine};
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// A file system in memory, on Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// What can be run: a suite of the table, or one that is made of what the user says.
+/// A suite.
 pub trait Play {
     /// As its command names it.
     fn name(&self) -> &'static str;
@@ -25,20 +25,6 @@ pub trait Play {
 
     /// What there is to measure.
     fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle>;
-}
-
-impl Play for Suite {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>> {
-        (self.prepare)(ground)
-    }
-
-    fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle> {
-        (self.sections)(ground)
-    }
 }
 
 /// Runs a suite.

@@ -17,22 +17,16 @@ pub(crate) enum Bench {
     Tps(Tps),
     /// Ways to begin a transaction, by many threads: DEFERRED, IMMEDIATE, monolite
     Begin(SuiteRun),
-    /// The smallest operations: twelve scenarios of one table, raw and through monolite
-    Micro(SuiteRun),
-    /// Short range scans by many threads, and what each tweak of SQLite does alone
-    Scan(SuiteRun),
     /// What an archive costs those who write, and how long they wait for it
     Archive(OfArchives),
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),
-    /// Every suite, one after the other: one record, one report
+    /// tps and begin, one after the other: one record, one report
     #[command(long_about = ALL_HELP)]
     All(All),
     /// Print the tables of recorded runs
     Report(Report),
-    /// Show two records side by side, and mark what differs by more than noise
-    Compare(Compare),
 }
 
 const TPS_HELP: &str = "\
@@ -127,7 +121,7 @@ pub(crate) struct SuiteRun {
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
-    /// Measure every cell, on as much data as was published
+    /// Measure every cell, on more data
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -172,13 +166,12 @@ pub(crate) struct Output {
 }
 
 const ALL_HELP: &str = "\
-Every suite but `yours` and `archive`, one after the other: tps, begin, micro, scan.
+The suites tps and begin, one after the other.
 
 Each says first how long it takes, and leaves its own latest-SUITE.json in --data when it is done. \
---quick takes five minutes, the default twenty, and --full, with every cell, an hour. At the end \
-there are latest-all.json and latest-all.md; `bench report` and `bench compare` take the former \
-as they take the record of one suite. A run that was stopped leaves the records of the suites \
-that were done; `bench report` takes several.";
+--quick takes two minutes, the default ten, and --full, with every cell, 45. At the end there are \
+latest-all.json and latest-all.md; `bench report` takes the former as it takes the record of one \
+suite. A run that was stopped leaves the record of the suite that was done.";
 
 #[derive(Args, Debug)]
 pub(crate) struct All {
@@ -284,19 +277,6 @@ pub(crate) struct Report {
     pub(crate) files: Vec<PathBuf>,
 
     /// Print them as Markdown, as in summary.md
-    #[arg(long)]
-    pub(crate) markdown: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Compare {
-    /// The record to compare with
-    pub(crate) a: PathBuf,
-
-    /// The record that is compared
-    pub(crate) b: PathBuf,
-
-    /// Print Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
 }

@@ -1,7 +1,7 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
 use super::arguments::{
-    All, Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
+    All, Bench, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
 use crate::interrupt;
@@ -9,13 +9,13 @@ use crate::out::stdout;
 use anyhow::{Context, Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted};
-use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
 use monolite_bench::suites::archive::Archives;
+use monolite_bench::suites::begin::Begins;
 use monolite_bench::suites::stage::{self, Play};
 use monolite_bench::suites::yours::{self, YoursOptions};
-use monolite_bench::suites::{self, Depth, SuiteOptions};
+use monolite_bench::suites::{Depth, SuiteOptions};
 use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
@@ -39,9 +39,7 @@ impl std::error::Error for Stopped {}
 pub(crate) fn run(command: &Bench) -> Result<()> {
     match command {
         Bench::Tps(arguments) => tps(arguments),
-        Bench::Begin(arguments) => suite("begin", arguments),
-        Bench::Micro(arguments) => suite("micro", arguments),
-        Bench::Scan(arguments) => suite("scan", arguments),
+        Bench::Begin(arguments) => play(&Begins, arguments),
         Bench::Archive(arguments) => {
             let archives = Archives::new(arguments.archive.as_deref())?;
             let played = play(&archives, &arguments.run);
@@ -51,7 +49,6 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
         Bench::Yours(arguments) => yours(arguments),
         Bench::All(arguments) => all(arguments),
         Bench::Report(arguments) => report(arguments),
-        Bench::Compare(arguments) => compare(arguments),
     }
 }
 
@@ -74,23 +71,16 @@ fn all(arguments: &All) -> Result<()> {
     let records = measure(|progress, interrupt| {
         let base = TpsOptions::new(data.clone(), depth);
         let options = TpsOptions { postgres: postgres.clone(), command: command("tps"), ..base };
-        let mut records = vec![tps::run(&options, progress, interrupt)?];
-        for suite in &suites::SUITES {
-            files::write_latest(&records[records.len() - 1..], data)?;
-            progress.note(&format!("bench {}", suite.name));
-            let base = SuiteOptions::new(data.clone(), depth);
-            let (postgres, command) = (postgres.clone(), command(suite.name));
-            let options = SuiteOptions { postgres, command, ..base };
-            records.push(stage::run(suite, &options, progress, interrupt)?);
-        }
-        files::write_latest(&records[records.len() - 1..], data)?;
-        Ok(records)
+        let tps = tps::run(&options, progress, interrupt)?;
+        files::write_latest(std::slice::from_ref(&tps), data)?;
+        progress.note("bench begin");
+        let base = SuiteOptions::new(data.clone(), depth);
+        let options = SuiteOptions { postgres, command: command("begin"), ..base };
+        let begin = stage::run(&Begins, &options, progress, interrupt)?;
+        files::write_latest(std::slice::from_ref(&begin), data)?;
+        Ok([tps, begin])
     })?;
     show(&records, data, &arguments.output)
-}
-
-fn suite(name: &str, arguments: &SuiteRun) -> Result<()> {
-    play(suites::named(name).expect("each command is named as its suite"), arguments)
 }
 
 fn yours(arguments: &Yours) -> Result<()> {
@@ -245,39 +235,6 @@ fn report(arguments: &Report) -> Result<()> {
         } else {
             files::write_text(record, &mut out)?;
         }
-    }
-    Ok(())
-}
-
-fn compare(arguments: &Compare) -> Result<()> {
-    let (a, b) = (files::read(&arguments.a)?, files::read(&arguments.b)?);
-    // Of one suite each, or of several, of which those are compared that both have.
-    let pairs: Vec<(&Record, &Record)> = match (a.as_slice(), b.as_slice()) {
-        ([a], [b]) => vec![(a, b)],
-        _ => {
-            let of = |suite: &str| b.iter().find(|record| record.suite == suite);
-            a.iter().filter_map(|record| Some((record, of(&record.suite)?))).collect()
-        }
-    };
-    let suites = |records: &[Record]| {
-        records.iter().map(|record| record.suite.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let comparisons: Vec<Comparison> = pairs.iter().map(|(a, b)| compare::compare(a, b)).collect();
-    ensure!(
-        comparisons.iter().any(|comparison| !comparison.table.rows.is_empty()),
-        "the records have no figure in common: A is a run of {}, B of {}; take two of one suite",
-        suites(&a),
-        suites(&b)
-    );
-    let mut out = stdout();
-    for ((a, _), Comparison { warnings, mut table }) in pairs.iter().zip(comparisons) {
-        for warning in warnings {
-            writeln!(out, "! {warning}\n")?;
-        }
-        if pairs.len() > 1 {
-            table.title = format!("{}: {}", a.suite, table.title);
-        }
-        write!(out, "{}", if arguments.markdown { table.to_markdown() } else { table.to_text() })?;
     }
     Ok(())
 }
