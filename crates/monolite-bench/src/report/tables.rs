@@ -236,9 +236,8 @@ fn contended(record: &Record, title: &str, group: &str) -> Table {
         _ => None,
     });
     table.notes.push(
-        "resumed: statements before which a transaction moved to a newer snapshot; unchanged: \
-         share of the commits of which the writer replayed the writes alone, because the page \
-         check found what they had read unchanged; the engine alone counts these"
+        "resumed: statements that ran on a newer snapshot; unchanged: share of the commits whose \
+         reads were skipped; the engine alone counts these"
             .into(),
     );
     add_reason(record, &mut table);
@@ -382,10 +381,9 @@ fn contention(record: &Record, workload: Workload, title: String) -> Table {
         table.rows.push(line);
     }
     table.notes.push(
-        "resumed: statements before which a transaction moved to a newer snapshot; replayed: \
-         commits of which the writer replayed and compared everything; unchanged: those of which \
-         it replayed the writes alone, because the page check found what they had read unchanged; \
-         read only: those that changed nothing; busy waits: rests of raw SQLite's busy handler"
+        "resumed: statements that ran on a newer snapshot; replayed: commits compared whole; \
+         unchanged: commits whose reads were skipped; read only: commits without a change; busy \
+         waits: rests of raw SQLite's busy handler"
             .into(),
     );
     table

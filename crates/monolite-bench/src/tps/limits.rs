@@ -8,8 +8,7 @@ use crate::report::record::{Cell, PhysicalLimit};
 /// Computes the limit of each closed-loop cell from figures of the same run.
 ///
 /// A client that waits cannot have two transactions under way, so N clients complete at most N in
-/// the time of one sync; and nobody is faster than raw SQLite committing N at a time with nothing
-/// between them.
+/// the time of one sync. Nor are they faster than raw SQLite that commits N at a time.
 pub(super) fn physical_limits(
     cells: &[Cell],
     device: &DeviceProbe,
@@ -28,8 +27,7 @@ pub(super) fn physical_limits(
                 append,
                 (clients as f64 * 1e9 / append as f64).min(ceiling),
                 "the smaller of clients ÷ p50 of append + fdatasync, and raw batches of as many \
-                 transactions without isolation, which wait for each sync where the engine \
-                 overlaps it",
+                 transactions without isolation",
             ),
             Durability::Buffered => {
                 (0, ceiling, "raw batches of as many transactions, without isolation")
