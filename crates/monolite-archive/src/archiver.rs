@@ -217,10 +217,10 @@ impl Archive {
     }
 
     /// How many bytes of commits may be kept beside the database while the store is away and the
-    /// WAL begins anew. Default: 4 GiB. When there are more, they are given up, and a copy of the
-    /// whole database is uploaded when the store is there again: no moment in between can be
-    /// restored then; unless [`Archive::refuse_gaps`] says otherwise. What an opening finds in the
-    /// WAL is kept besides.
+    /// WAL begins anew. Default: 4 GiB. Beyond that they are given up, unless
+    /// [`Archive::refuse_gaps`] says otherwise: a copy of the whole database is uploaded when the
+    /// store is there again, and no moment in between can be restored. Content that an opening
+    /// finds in the WAL is kept besides.
     #[must_use]
     pub fn staged_limit_bytes(mut self, bytes: u64) -> Archive {
         self.staged_limit = bytes;
@@ -261,9 +261,9 @@ impl Archive {
         self
     }
 
-    /// How long a close of the database goes on uploading what is not archived. Default: 10 s. What
-    /// is left is kept beside the database, and uploaded when that is opened again. For the request
-    /// that is under way then it waits 5 s more, and leaves one that is not answered behind.
+    /// How long a close of the database goes on uploading. Default: 10 s, and 5 s more for a
+    /// request that is under way. The rest is kept beside the database, and uploaded when that is
+    /// opened again.
     #[must_use]
     pub fn close_time(mut self, time: Duration) -> Archive {
         self.close_time = time;
@@ -272,10 +272,9 @@ impl Archive {
 
     /// Whether this file takes the archive over, regardless of its primary and content: for a file
     /// that was restored on another machine, or an archive that is to go on with another file.
-    /// Default: no; then another primary's archive is refused. A primary that still runs is fenced,
-    /// and learns so at its next upload. This file lacks what that primary archived after the
-    /// restore. So where it may be alive, `monolite archive adopt` comes first, and then the
-    /// restore.
+    /// Default: no; then another primary's archive is refused. A primary that still runs is fenced
+    /// at its next upload. This file lacks commits which that primary archived after the restore:
+    /// if it may be alive, run `monolite archive adopt` before the restore.
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;

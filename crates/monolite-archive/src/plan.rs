@@ -280,7 +280,7 @@ fn too_early(
 fn lost_copy(fence: Txid) -> Error {
     let message = format!(
         "the snapshot {}-{fence}.ltx (level {}) is gone: it is a copy of the whole database, and \
-         closes a gap in history. Bring it back, restore a TXID before {fence}, or open the \
+         closes a gap in history; bring it back, restore a TXID before {fence}, or open the \
          database with this archive: it uploads a copy of itself",
         Txid::FIRST,
         Level::SNAPSHOTS

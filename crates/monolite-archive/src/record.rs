@@ -115,7 +115,7 @@ pub enum State {
     Taking,
     /// It is the primary.
     Serving,
-    /// It has uploaded everything and is gone; anybody may be next.
+    /// It has uploaded everything and is gone; any process may be next.
     Released,
 }
 

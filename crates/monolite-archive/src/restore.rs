@@ -253,7 +253,7 @@ fn must_reach(catalog: &Catalog, newest: Option<Txid>) -> Result<()> {
 fn no_way(around: Vec<Error>, error: Error) -> Error {
     let Some(lost) = around.into_iter().next() else { return error };
     let message = format!(
-        "{lost}; without that file, {error}. Restore an earlier state by its TXID, or open the \
+        "{lost}; without that file, {error}; restore an earlier state by its TXID, or open the \
          database with this archive: it uploads a copy of itself"
     );
     let kind = if lost.kind() == ErrorKind::NotFound { ErrorKind::Gap } else { lost.kind() };

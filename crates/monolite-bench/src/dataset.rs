@@ -29,7 +29,7 @@ const LOAD_BATCH_ROWS: u64 = 100_000;
 /// 31 GB. They are the first ones of each B-tree, where the hot accounts are.
 const SAMPLED_LEAVES: u32 = 1_000;
 
-/// Space left free on the disk beside the data set, for the WAL and everybody else.
+/// Space left free on the disk beside the data set, for the WAL and other programs.
 const SPARE_BYTES: u64 = 1 << 30;
 
 /// What a data set is; two that are equal are interchangeable.

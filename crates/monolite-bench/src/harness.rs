@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //! 1. Draw the round's transfers; every candidate gets the same ones.
-//! 2. Run each candidate once: A B C; before each, the file system is synced, so that nobody waits
+//! 2. Run each candidate once: A B C; before each, the file system is synced, so that none waits
 //!    for what another one left unwritten. The first round is a third as long and is dropped.
 //! 3. After each, book what it acknowledged in the ledger; after its last round, compare every
 //!    touched account with what it must be.

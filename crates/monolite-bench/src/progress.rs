@@ -44,12 +44,12 @@ impl Interrupt {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Whether it was requested.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails when somebody asked.
+    /// Fails when it was requested.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.requested() { Err(Interrupted) } else { Ok(()) }
     }

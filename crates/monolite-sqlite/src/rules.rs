@@ -315,7 +315,7 @@ fn pragma(name: &str, value: Option<&str>) -> Option<String> {
         return value.map(|_| cannot());
     }
     let advice = advice(REFUSED).unwrap_or(
-        "it would change the connection for everybody who uses it afterwards, and no option of \
+        "it would change the connection for all that use it afterwards, and no option of \
          monolite::Options sets it",
     );
     Some(format!("PRAGMA {name} is refused inside a transaction: {advice}"))

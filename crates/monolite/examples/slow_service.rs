@@ -1,5 +1,5 @@
-//! A transaction that asks a slow service in the middle, from many threads at once: nobody waits
-//! for the service but who asked it, and every decision is made on prices that still hold.
+//! A transaction that asks a slow service in the middle, from many threads at once: only the caller
+//! waits for the service, and every decision is made on prices that still hold.
 //!
 //! Run it with `cargo run --release -p monolite --example slow_service`.
 
@@ -56,7 +56,7 @@ fn main() -> Result<(), Error> {
                 scope.spawn(move || buy(db, i % 2 + 1))
             })
             .collect();
-        // Somebody changes a price meanwhile: whoever has read the old one decides again.
+        // A price changes meanwhile: buyers that have read the old one decide again.
         db.write(|tx| tx.execute("UPDATE item SET price = 30 WHERE id = 1", ())).wait()?;
         for buyer in buyers {
             buyer.join().expect("a buyer does not panic")?;

@@ -8,7 +8,7 @@
 //! 1. [`Archive::open`], while no other process can have the file: the WAL that a crash has left,
 //!    before it is emptied.
 //! 2. [`Archiving::start`], when the database is open.
-//! 3. [`Archiving::durable`], behind each sync and before anybody is answered.
+//! 3. [`Archiving::durable`], behind each sync and before its writes are answered.
 //! 4. Before the WAL begins anew or is cut, [`Archiving::may_restart`], and where it may,
 //!    [`Archiving::capture`]: what the archive has not read by then would be gone. The writer waits
 //!    for that, so [`Archiving::prepare`] comes before, without holding up a write.

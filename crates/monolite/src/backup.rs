@@ -12,7 +12,7 @@
 //!    ([`Moment`]), and the snapshot is not needed any more. It has kept the WAL for as long as the
 //!    rest of it took to be copied.
 //! 4. All other pages are copied from the database file, past SQLite's cache, in slices, with rests
-//!    in between while anybody writes.
+//!    in between while there are writes.
 //! 5. When the commits of the moment are on disk and the backup is, too, it gets its name
 //!    ([`part`]).
 //!

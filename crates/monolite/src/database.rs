@@ -647,19 +647,19 @@ impl<E> Database<E> {
     /// again waits for it.
     ///
     /// # Errors
-    /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
-    /// `Storage` when the last checkpoint failed; `Overloaded` when an archive lacks content of the
-    /// WAL and may keep no more. The WAL then has all acknowledged writes, and the next open
-    /// recovers them, unless the message says that the WAL itself was deleted or cut; then it says
-    /// what was saved. `Invalid` inside a closure of this database, or in a waker that the engine
-    /// calls, for whose end it would wait: nothing is closed. (Dropping the last handle there is
-    /// fine.) `Invalid`, too, when a closure leaked a statement, rows or a blob (`mem::forget`), or
-    /// SQLite itself lost one (FTS5 tables that are each other's content): all is closed and in the
-    /// file, which stays locked until the process ends. `Timeout` when a closure of this database
-    /// has overrun its time limit and does not return, or SQLite does not return from an [untrusted
-    /// query](Database::query_untrusted): the close is completed when it does. For such a query
-    /// alone nothing else waits: all is in the file, which stays locked until then, or until the
-    /// process ends.
+    /// - `Poisoned`: a sync failed earlier, or the files were deleted, cut or replaced. `Storage`:
+    ///   the last checkpoint failed. `Overloaded`: an archive lacks content of the WAL and may keep
+    ///   no more. The WAL then has all acknowledged writes, and the next open recovers them; if the
+    ///   WAL itself was deleted or cut, the message says so, and what was saved.
+    /// - `Invalid` in a closure of this database, or in a waker that the engine calls: the close
+    ///   would wait for it, so nothing is closed. (Dropping the last handle there is fine.)
+    /// - `Invalid`, too, after a closure leaked a statement, rows or a blob (`mem::forget`), or
+    ///   SQLite itself lost one (FTS5 tables that are each other's content): all is closed and in
+    ///   the file, which stays locked until the process ends.
+    /// - `Timeout`: a closure of this database has overrun its time limit, or SQLite does not
+    ///   return from an [untrusted query](Database::query_untrusted). The close completes when it
+    ///   does. If only such a query is left, all is in the file, which stays locked until the query
+    ///   or the process ends.
     pub fn close(&self) -> Result<()> {
         self.handle.engine.close()
     }

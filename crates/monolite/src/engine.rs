@@ -553,16 +553,15 @@ impl Running {
 }
 
 fn closed_inside() -> Error {
-    let message = "the database was closed inside of a closure of its own, or by a waker on one of \
-                   its threads, for whose end the close would wait; nothing was closed. Close it \
-                   elsewhere, or drop the last handle";
+    let message = "close was called by a closure of the same database, or by a waker on one of \
+                   its threads, and would wait for its end: nothing was closed; close elsewhere, \
+                   or drop the last handle";
     Error::new(ErrorKind::Invalid, message)
 }
 
 fn closing_is_stuck() -> Error {
-    let message = "the database is being closed, and a closure of a write, a read or a statement, \
-                   or an untrusted query, has overrun its time and not returned; the close is \
-                   completed when it does";
+    let message = "the database is being closed: a closure or an untrusted query has overrun its \
+                   time and not returned; the close completes when it does";
     Error::new(ErrorKind::Timeout, message)
 }
 

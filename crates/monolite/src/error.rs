@@ -515,7 +515,7 @@ fn in_our_words(said: String) -> String {
             .into();
     }
     if said == "file is not a database" {
-        return "file is not a database; is this the right path? Otherwise restore a backup".into();
+        return "file is not a database; is this the right path? if it is, restore a backup".into();
     }
     if said == "Multiple statements provided" {
         return "the text has several statements, and only execute_batch() takes more than one"

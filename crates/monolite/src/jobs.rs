@@ -152,8 +152,8 @@ impl<T> Job<T> {
     ///
     /// # Errors
     /// Those of the job; `Aborted` when it was cancelled; `Closed` when the database was closed
-    /// meanwhile; `Invalid` inside of a write closure of the same database, for whose end the job
-    /// may have to wait: it is cancelled then.
+    /// meanwhile; `Invalid` in a write closure of the same database, for which the job may have to
+    /// wait: it is cancelled then.
     pub fn wait(self) -> Result<T> {
         self.check_place()?;
         self.result.wait().unwrap_for_caller()
@@ -164,8 +164,8 @@ impl<T> Job<T> {
         if !self.database.has_writer() {
             return Ok(());
         }
-        let message = "a backup, check or other job was waited for inside of a write closure of \
-                       the same database, for whose end it may have to wait; wait for it elsewhere";
+        let message = "a write closure waited for a backup, check or other job of the same \
+                       database, which may have to wait for the closure; wait for it elsewhere";
         Err(Error::new(ErrorKind::Invalid, message))
     }
 }
@@ -215,7 +215,7 @@ impl JobContext {
     }
 
     /// Has `interrupt` be called when the job is to end, on any thread; at once when it is already.
-    /// It takes no lock that anybody keeps.
+    /// It takes no lock that is held for long.
     pub(crate) fn when_it_ends(&self, interrupt: impl Fn() + Send + 'static) {
         let mut place = self.shared.interrupt.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.goes_on() {

@@ -180,8 +180,6 @@ mod guides {
     struct BackgroundWork;
     #[doc = include_str!("../../../docs/guides/expiring.md")]
     struct Expiring;
-    #[doc = include_str!("../../../docs/guides/looking.md")]
-    struct Looking;
     #[doc = include_str!("../../../docs/guides/other-libraries.md")]
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]

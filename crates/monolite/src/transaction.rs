@@ -417,13 +417,13 @@ impl<T> Execution<'_, T> {
     }
 
     /// # Errors
-    /// `Invalid` inside of a write closure of the same database.
+    /// `Invalid` in a write closure of the same database.
     fn check_place(&self) -> Result<()> {
         if !self.open.engine().database.is_inside(Place::Write) {
             return Ok(());
         }
-        let message = "a statement of an interactive transaction was waited for inside of a write \
-                       closure of the same database, for which it may have to wait; use the \
+        let message = "a write closure waited for a statement of an interactive transaction of \
+                       the same database, which may have to wait for the closure; use the \
                        closure's own transaction";
         Err(Error::new(ErrorKind::Invalid, message))
     }

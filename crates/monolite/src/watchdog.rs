@@ -147,9 +147,9 @@ impl Watchdog {
 
 fn stuck(time: Duration, limit: Duration) -> Error {
     let message = format!(
-        "the closure of another write has been running for {time:.1?} and has not returned (it \
-         may take {limit:.1?}, option write_time_limit), so this one was not run; try again \
-         later. Such a closure sleeps, or waits for another write of the same database"
+        "the closure of another write has run for {time:.1?} and has not returned (it may take \
+         {limit:.1?}, option write_time_limit): it sleeps, or waits for another write of the same \
+         database; this one was not run: try again later"
     );
     Error::new(ErrorKind::Overloaded, message)
 }

@@ -160,7 +160,7 @@ fn must_be_new(database: &Path) -> Result<PathBuf> {
     let beside = directory_of(&path);
     if beside.symlink_metadata().is_ok() {
         let message = format!(
-            "{} is there: {} is archived already. Move it away if that is over",
+            "{} is there: {} is archived already; move it away if that is over",
             beside.display(),
             database.display()
         );
@@ -197,7 +197,7 @@ fn must_be_newest(
         Some(why) => why,
     };
     let message = format!(
-        "{} is not the archive's newest state, TXID {}: {why}. Restore that to a new file, or \
+        "{} is not the archive's newest state, TXID {}: {why}; restore that to a new file, or \
          open this one with Archive::take_over, which undoes what it lacks",
         database.display(),
         plan.txid()

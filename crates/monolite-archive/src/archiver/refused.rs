@@ -45,7 +45,7 @@ pub(super) fn replaced(path: &Path) -> Error {
 pub(super) fn nothing_there(position: &Position) -> Error {
     let message = format!(
         "there is no leader record, though this file was archived (epoch {}); check that the \
-         right directory is mounted. If the archive is lost, or a new one is to begin, archive \
+         right directory is mounted; if the archive is lost, or a new one is to begin, archive \
          this file with Archive::take_over",
         position.epoch
     );
@@ -57,7 +57,7 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
     if record.lineage != position.lineage {
         return Error::invalid(format!(
             "it has the history of another database, {}: name another directory or prefix, or \
-             restore it and open the restored file. If it is this file's, as after a restore, use \
+             restore it and open the restored file; if it is this file's, as after a restore, use \
              `monolite archive adopt URL --database FILE` or Archive::take_over",
             record.lineage
         ));

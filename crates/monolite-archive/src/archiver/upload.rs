@@ -570,7 +570,7 @@ impl Uploader<'_> {
         serving.primary.has_seen(seeing.seen());
     }
 
-    /// Says that anybody may be the primary now, if that can be said in time.
+    /// Lets any process be the primary from now on, if that can be said in time.
     fn release(&self, serving: &mut Serving) {
         if self.shared.feed().has_some() {
             // What is staged comes first, at the next start.

@@ -465,8 +465,8 @@ fn unrecorded(newest: Txid) -> Error {
 
 fn damaged_newest(error: &Error) -> Error {
     Error::corrupt(format!(
-        "the newest slot is damaged, and nothing can be put behind it: {error}. Bring it back from \
-         another copy; or, when its primary is gone, move it away and take the archive over"
+        "the newest slot is damaged, and nothing can be put behind it: {error}; bring it back \
+         from another copy; or, when its primary is gone, move it away and take the archive over"
     ))
 }
 

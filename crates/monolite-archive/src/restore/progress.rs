@@ -15,7 +15,7 @@
 //! asked for; on the state of the file that was being read, which is [`Position`], so that its sum
 //! is compared at its end as ever; and on the pages that are in the output: they were on disk
 //! before the note was, and the file is locked while it is written, its owner's alone, and of no
-//! use to anybody as it is. Pages that were written after the note are written again.
+//! use as it is. Pages that were written after the note are written again.
 
 use std::cell::Cell;
 use std::fs::File;

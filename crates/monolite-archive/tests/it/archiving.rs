@@ -360,7 +360,7 @@ fn a_close_beside_a_store_that_is_away_does_not_speak_of_a_full_disk() {
     let (db, is_away) = written_while_the_store_is_away(&bench);
     let error = db.close().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
-    assert!(error.to_string().contains("the archive has not got all"), "{error}");
+    assert!(error.to_string().contains("the archive lacks commits of it"), "{error}");
     is_away.store(false, Ordering::Relaxed);
     let (db, _) = open_where_gaps_are_refused(&bench);
     db.read_archived(|_| Ok(())).wait().unwrap();

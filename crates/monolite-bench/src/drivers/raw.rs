@@ -1,7 +1,7 @@
 //! Raw SQLite in a tight loop: the limit that everything else is compared with.
 //!
 //! One thread, one connection, statements prepared once, transfers drawn beforehand; nothing is
-//! handed over between threads and nobody waits for an answer. With [`Isolation::None`] a failing
+//! handed over between threads, and none waits for an answer. With [`Isolation::None`] a failing
 //! transaction could not be undone alone: that is a ceiling, not something one could use.
 
 use super::script::{SET_SQL, Script, Workload, changes, decide};

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct WritesBesideSleepers {
     pub writes: InteractiveTransfers,
     pub sleepers: u64,
-    /// All accounts. Those of the sleepers are in the middle, where hardly anybody else writes.
+    /// All accounts. Those of the sleepers are in the middle, with hardly any other writes.
     pub accounts: u64,
 }
 

@@ -21,7 +21,7 @@ pub const CONTESTS: [(&str, &str); 4] = [
         "Four rows, half of them of 50 among 4,000, each read, decided on for 1 ms, and written, \
          durable",
     ),
-    ("hot-row/", "One row that everybody reads, decides on for 5 ms, and writes, durable"),
+    ("hot-row/", "One row that all clients read, decide on for 5 ms, and write, durable"),
     (
         "parent-child/",
         "A parent is inserted, and 5 ms later three children in the same transaction, durable",

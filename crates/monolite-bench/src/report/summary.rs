@@ -14,7 +14,7 @@ pub const COLUMNS: usize = 100;
 /// SQLite, and of PostgreSQL is. A name with a `*` stands for all cells that begin and end so.
 type Line = (&'static str, [&'static [&'static str]; 3]);
 
-/// Raw batches without isolation: what SQLite can do at most, and what nobody could use.
+/// Raw batches without isolation: what SQLite can do at most, and no program could use.
 const CEILING: &[&str] = &["burst/durable/raw-batch"];
 
 const PATIENT_POSTGRES: &[&str] =

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// The suite. It is no part of `bench all`.
 #[derive(Debug, Default)]
 pub struct Archives {
-    /// An address below which nobody else writes.
+    /// An address below which no other program writes.
     bucket: Option<String>,
     /// The addresses in it that were given out.
     given: Mutex<BTreeSet<String>>,

@@ -6,7 +6,7 @@
 //! and on busy roll back and try again at once. The engine's `write` runs the same statements in a
 //! closure, its interactive transactions run them one by one. A thread's rows are those whose
 //! number is its own modulo the threads, so that its last update of each can be looked for at the
-//! end, while every page is everybody's.
+//! end, while all threads share every page.
 //!
 //! # Not here
 //! `BEGIN CONCURRENT`: it is in a branch of SQLite, and in Turso; `docs/results/2026-11-25-all` has
@@ -254,7 +254,7 @@ impl Case {
             let (number, threads) = (number as u64, threads as u64);
             let mut draw = Draw { random, number, threads, case: self, changes };
             work(&mut draw)?;
-            changed.lock().expect("nobody panics while holding it").extend(draw.changes);
+            changed.lock().expect("no thread panics while holding it").extend(draw.changes);
             Ok(())
         };
         let raw = |sql: &'static str| {
@@ -275,7 +275,7 @@ impl Case {
             Begin::Write => ours(write),
             Begin::Interactive => ours(interactive),
         }?;
-        let changes = changed.into_inner().expect("nobody panicked");
+        let changes = changed.into_inner().expect("no thread panicked");
         self.verify(&changes, before + round.operations * self.mix.appends as u64)?;
         Ok(round)
     }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 /// Limit of the engine's WAL, a quarter of its default: checkpoints begin at 64 MiB, for raw
 /// connections too, so that they fall into the timed window of a burst of 300,000 transactions. Raw
-/// batches write about 85 MiB in it; at the default's 256 MiB nobody would checkpoint at all.
+/// batches write about 85 MiB in it; at the default's 256 MiB there would be no checkpoint at all.
 pub const WAL_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Accounts that PostgreSQL gets when no cell of it uses any.

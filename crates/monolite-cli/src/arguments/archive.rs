@@ -21,8 +21,8 @@ Merge files into fewer: what was written in each 30 seconds, 5 minutes and hour 
 the times of the files. A span is over when a later file is there; no clock is looked at.
 
 Nothing is deleted. A restore needs fewer requests afterwards, and a primary may delete what is \
-merged. It may be done by anybody at any time; what two do at once is equal. Ctrl-C stops, and \
-what was made stays.";
+merged. Any process may do it at any time; what two do at once is equal. Ctrl-C stops, and what \
+was made stays.";
 
 const ADOPT_HELP: &str = "\
 Take an archive over whose primary is gone, or that Litestream has written.

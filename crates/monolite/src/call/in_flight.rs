@@ -130,7 +130,7 @@ impl HeldBatch<'_> {
         assert!(desk.closure.take().is_some(), "the writer runs one closure at a time");
         let was_taken = std::mem::take(&mut desk.is_taken);
         let is_gone = desk.batch.inbox.is_empty() && desk.batch.done.is_empty();
-        assert!(!was_taken || is_gone, "a batch that was taken is nobody else's");
+        assert!(!was_taken || is_gone, "a batch that was taken has one owner");
         self.desk = Some(desk);
         (result, if was_taken { Collected::Taken } else { Collected::Whole })
     }

@@ -40,7 +40,7 @@ impl DatabaseId {
             return Ok(());
         }
         let message = "the database was opened before this process was forked, and belongs to the \
-                       parent: nothing was done; open databases behind fork(), or start another \
+                       parent: nothing was done; open databases after fork(), or start another \
                        program";
         Err(Error::new(ErrorKind::Invalid, message))
     }

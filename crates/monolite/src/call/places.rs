@@ -23,7 +23,7 @@ impl Places {
     pub(crate) fn new(capacity: usize) -> Places {
         let full = format!(
             "{capacity} transactions and reads wait for the archive, and the option \
-             queue_capacity allows no more; nothing was done. Try again when the archive answers \
+             queue_capacity allows no more: nothing was done; try again when the archive answers \
              (Stats::archive)"
         );
         Places { taken: Arc::default(), capacity, full: full.into() }

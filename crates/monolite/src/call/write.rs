@@ -126,9 +126,9 @@ impl<T, E: From<Error>> Write<T, E> {
     /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout`,
     /// `Overloaded` (the WAL got no room, or the closure of another write does not return),
     /// `Constraint`, `Storage`, `Poisoned`, `Closed`, and `Invalid` when it changes more than fits
-    /// in the WAL, or when it was made and is waited for inside of a write closure of the same
-    /// database, which would wait for itself: it is not run then. (`CommitUnknown` when it was made
-    /// outside and is waited for inside of one: it goes on.)
+    /// in the WAL. A write closure that waits for another write of the same database would wait
+    /// for itself: `Invalid`, and the inner write is not run; `CommitUnknown` if that write was
+    /// made outside of the closure, and it goes on.
     ///
     /// # Panics
     /// With the closure's panic, when it panicked.
@@ -167,15 +167,15 @@ impl<T, E> Drop for Write<T, E> {
 }
 
 fn not_run() -> Error {
-    let message = "a write was waited for inside of a write closure of the same database (or of a \
-                   drop or a waker that the engine calls), which would wait for itself; use the \
-                   closure's own transaction. The inner write was not run";
+    let message = "a write closure (or a drop or a waker that the engine calls) waited for \
+                   another write of the same database, which would wait for itself: the inner \
+                   write was not run; use the closure's own transaction";
     Error::new(ErrorKind::Invalid, message)
 }
 
 fn result_lost() -> Error {
-    let message = "a write that had been sent before was waited for inside of a closure that has \
-                   the writer of the same database, which would wait for itself; the write goes \
-                   on, and its result is not known here";
+    let message = "a write closure waited for an earlier write of the same database, which would \
+                   wait for itself: that write goes on, and its result is not known here; wait \
+                   for it elsewhere";
     Error::new(ErrorKind::CommitUnknown, message)
 }

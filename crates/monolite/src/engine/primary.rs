@@ -119,9 +119,9 @@ impl ArchiveSide {
         let reason = self.archiving.stats().last_error;
         let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
         let message = format!(
-            "the database is closed, and its WAL stays beside it: the archive has not got all of \
-             it{reason}, and no more may be kept in another place; what was committed is archived \
-             when the database is opened again"
+            "the database is closed, and its WAL stays beside it: the archive lacks commits of \
+             it{reason}, and no more may be kept elsewhere; they are archived when the database \
+             is opened again"
         );
         Error::new(ErrorKind::Overloaded, message)
     }
@@ -223,7 +223,7 @@ impl LagLimit {
         let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
         let message = format!(
             "the archive lags {lag:.1?} behind, and Archive::lag_limit allows \
-             {limit:.1?}; nothing was written. Try again when it is there{reason}"
+             {limit:.1?}{reason}; nothing was written: try again when the archive has caught up"
         );
         Err(Error::new(ErrorKind::Overloaded, message))
     }

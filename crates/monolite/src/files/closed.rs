@@ -3,7 +3,7 @@
 //!
 //! # Algorithm
 //! 1. See whether there is a file that can be a database, and that it is not open in this process.
-//! 2. Lock it against everybody, by a descriptor of our own: SQLite takes no locks here. Where the
+//! 2. Lock it against all others, by a descriptor of our own: SQLite takes no locks here. Where the
 //!    file cannot be written, the lock lets others read, as no other is to be had.
 //! 3. When there is something in a WAL or a rollback journal, the file alone is not the database:
 //!    recovery has to write it, and it is not opened here.

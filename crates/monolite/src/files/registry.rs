@@ -116,8 +116,8 @@ fn open() -> MutexGuard<'static, Vec<Entry>> {
 
 fn opened_by_parent(path: &Path) -> String {
     format!(
-        "{} is open in the process from which this one was forked, and SQLite would take its locks \
-         for this one's; open it before in neither, or start another program that opens it",
+        "{} is open in the process from which this one was forked, and SQLite would take its \
+         locks for this one's; open it after fork(), or start another program that opens it",
         path.display()
     )
 }

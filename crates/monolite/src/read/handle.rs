@@ -138,9 +138,8 @@ where
 {
     let Terms { answer, time_limit } = terms;
     if answer != Answer::AtOnce && side.database.is_inside(Place::Write) {
-        let message = "a read that ends when what it saw is durable was waited for inside of a \
-                       write closure, whose own batch it would wait for; use the closure's \
-                       transaction, or read()";
+        let message = "a write closure waited for a durable read, which would wait for the \
+                       closure's own batch; use the closure's transaction, or read()";
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
     let archived = match (answer, &side.archived) {

@@ -1,4 +1,4 @@
-//! Owns who can keep the WAL from restarting: everybody with connections that have snapshots.
+//! Owns who can keep the WAL from restarting: all that have connections with snapshots.
 //!
 //! A checkpoint asks them all to end unused snapshots, and revokes those used for too long. A new
 //! kind of holder implements [`SnapshotHolder`], and is named where the engine is put together.

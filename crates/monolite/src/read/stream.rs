@@ -345,7 +345,7 @@ fn revoked() -> Error {
 }
 
 fn inside_a_write() -> Error {
-    let message = "a stream was polled inside of a write closure of the same database, whose \
-                   writer would wait for it; use the closure's own transaction";
+    let message = "a write closure polled a stream of the same database, and would hold up its \
+                   writer; use the closure's own transaction";
     Error::new(ErrorKind::Invalid, message)
 }

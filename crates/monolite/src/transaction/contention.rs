@@ -53,7 +53,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Statements of an attempt that are remembered for the next one.
 const REMEMBERED: usize = 64;
 
-/// Everybody who waits at a spot of a database.
+/// All that wait at a spot of a database.
 pub(crate) struct Contention {
     database: DatabaseId,
     state: Mutex<TurnsState>,

@@ -2,7 +2,7 @@
 //! and shared by all transactions that can use it.
 //!
 //! # Algorithm
-//! The latest pin is kept, and given to everybody for whom it is new enough; otherwise a new one is
+//! The latest pin is kept, and given to all for which it is new enough; otherwise a new one is
 //! taken. A transaction's first statement has to see all that was committed before. A later one may
 //! see an older state, as if the transaction had kept its snapshot, which is why no pin is older
 //! than one that was handed out before it. So a snapshot is taken once for each commit at most, and

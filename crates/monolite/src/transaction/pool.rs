@@ -3,7 +3,7 @@
 //!
 //! # Algorithm
 //! 1. A [`PooledConnection`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection
-//!    that sees the snapshot and the transaction's own writes, and gives none of them to anybody.
+//!    that sees the snapshot and the transaction's own writes, and shows them to no other.
 //!    Where there can be no overlay it is an ordinary reader, which a transaction leaves with its
 //!    first write.
 //! 2. Between two statements a transaction leaves its connection **parked**. If it was not taken by
@@ -14,7 +14,7 @@
 //! 4. Which one is taken away: the one that was parked first if that is longer ago than the age
 //!    that a snapshot may reach, else the one that was parked last. Transactions that sleep equally
 //!    long come back in the order in which they left, so the one that left last is awaited longest;
-//!    taking the first would take from everybody in turn.
+//!    taking the first would take from each in turn.
 //! 5. While more transactions are open than there are connections, nothing is parked: most would be
 //!    taken away, and the few connections that serve all of them keep warm page caches.
 //! 6. A **long** transaction would be replayed for longer and longer before each of its statements.

@@ -30,8 +30,8 @@ pub(super) fn abandoned() -> Error {
 }
 
 pub(super) fn inside_itself() -> Error {
-    let message = "a statement was run inside of the mapping closure of another one of the same \
-                   transaction, for whose end it would wait; collect the rows first";
+    let message = "a mapping closure ran another statement of the same transaction, which would \
+                   wait for the first one's end; collect the rows first";
     Error::new(ErrorKind::Invalid, message)
 }
 

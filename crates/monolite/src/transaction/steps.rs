@@ -597,10 +597,9 @@ fn conflict(number: usize, sql: &str) -> Error {
 }
 
 fn volatile() -> Error {
-    let message = "a statement that calls a function which the application has added as \
-                   Function::VOLATILE is refused in an interactive transaction, which runs its \
-                   statements again at commit; call it in the program and give the value as a \
-                   parameter, or use Database::write";
+    let message = "the statement calls a function that was added as Function::VOLATILE, and an \
+                   interactive transaction runs its statements again at commit; call it in the \
+                   program and give the value as a parameter, or use Database::write";
     Error::new(ErrorKind::Invalid, message)
 }
 

@@ -266,7 +266,7 @@ impl<'c> ReadTx<'c> {
     }
 
     /// Makes good what its statements have left behind of changes of the schema or the statistics,
-    /// also those that failed, for whoever prepares a statement next.
+    /// also those that failed, for the next statement that is prepared.
     ///
     /// # Errors
     /// Those of SQLite. It is tried again before the next statement.

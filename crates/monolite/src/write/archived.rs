@@ -193,7 +193,7 @@ impl Archived {
         (self.hurry)();
     }
 
-    /// What is delivered when everything is archived that anybody can have seen so far, or the
+    /// What is delivered when everything is archived that can have been seen so far, or the
     /// reason why that is not so after `limit`, or the longest wait, if that is shorter.
     pub(crate) fn when_all(&self, limit: Option<Duration>) -> Arc<Completion<(), Error>> {
         let caller = Completion::new();
@@ -312,8 +312,7 @@ fn write_is_late(limit: Duration) -> Error {
     let message = format!(
         "the write is committed and on this disk, and was not archived within {limit:.1?} \
          (Archive::time_limit, or Database::with_time_limit); it is archived when the store \
-         answers again. Before a retry, check with read_archived or archive_token whether it is \
-         archived"
+         answers again: before a retry, check with read_archived or archive_token"
     );
     Error::new(ErrorKind::CommitUnknown, message)
 }

@@ -117,7 +117,7 @@ impl Postgres {
                 )
                 .await?;
             client.batch_execute("VACUUM (FREEZE, ANALYZE) account").await?;
-            // Reading everything once fills what cache there is. Not everybody may checkpoint.
+            // Reading everything once fills what cache there is. Not every user may checkpoint.
             client.batch_execute("SELECT SUM(balance) FROM account").await?;
             let _ = client.batch_execute("CHECKPOINT").await;
             Ok(())
@@ -146,7 +146,7 @@ impl Postgres {
 
     /// Returns a pool of this size. Pools are kept, with their connections and prepared statements.
     fn pool(&self, size: usize, durability: Durability) -> Result<Pool> {
-        let mut pools = self.pools.lock().expect("nobody panics while holding it");
+        let mut pools = self.pools.lock().expect("no thread panics while holding it");
         if let Some(pool) = pools.get(&(size, durability)) {
             return Ok(pool.clone());
         }

@@ -32,9 +32,9 @@ impl Uncommitted {
 
 /// What the WAL holds keeps it from beginning anew.
 pub(crate) fn not_captured() -> Error {
-    let message = "the WAL has to begin anew, and what it holds is neither archived nor may be \
-                   kept beside the database: see Stats::archive for why; nothing was changed. \
-                   Try again when the archive answers";
+    let message = "the WAL has to begin anew, and its commits are not archived and may not be \
+                   kept beside the database (Stats::archive says why): nothing was changed; try \
+                   again when the archive answers";
     Error::new(ErrorKind::Overloaded, message)
 }
 
@@ -45,8 +45,8 @@ pub(super) fn no_room_left() -> Error {
 }
 
 pub(super) fn disk_full() -> Error {
-    let message = "the disk has no space for the pages of the transaction; nothing was changed. \
-                   Free some, or delete rows in smaller transactions";
+    let message = "the disk has no space for the pages of the transaction: nothing was changed; \
+                   free some, or delete rows in smaller transactions";
     Error::new(ErrorKind::Storage, message)
 }
 

@@ -60,12 +60,9 @@ impl Writer {
             return Ok(());
         }
         let message = format!(
-            "the file does not give back its free pages one by one (auto_vacuum is NONE), and \
-             {bytes} bytes, which it would be rewritten with, do not fit in the WAL ({limit} \
-             bytes, option wal_limit_bytes); raise the limit, or back the database up \
-             (Database::backup), close it, run VACUUM on the backup with plain SQLite, and put it \
-             in place; PRAGMA auto_vacuum = INCREMENTAL before that VACUUM lets later ones go on \
-             in small steps"
+            "auto_vacuum is NONE, so the file has to be rewritten, and its {bytes} bytes do not \
+             fit in the WAL ({limit} bytes, option wal_limit_bytes); raise the limit, or run \
+             VACUUM on a backup (Database::backup) with plain SQLite, and put that in place"
         );
         Err(Error::new(ErrorKind::Invalid, message))
     }
