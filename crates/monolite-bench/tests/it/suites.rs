@@ -26,7 +26,8 @@ fn run(change: impl FnOnce(&mut SuiteOptions)) -> Record {
     let dir = tempfile::tempdir().expect("a directory for the data");
     let mut options = tiny(dir.path());
     change(&mut options);
-    let record = stage::run(&Begins, &options, &Silent, &Interrupt::default()).unwrap();
+    let record = stage::run(&Begins, &options, &Silent, &Interrupt::default());
+    let record = record.expect("the suite runs");
     assert!(dir.path().read_dir().expect("it is there").next().is_none(), "something was left");
     record
 }
