@@ -54,10 +54,6 @@ pub(crate) fn conform(words: &arguments::Conform) -> Result<()> {
     bench(words)
 }
 
-pub(crate) fn is_stop(_: &anyhow::Error) -> bool {
-    false
-}
-
 /// Whether a verb was asked for that this build is without.
 pub(crate) fn is_absent(error: &anyhow::Error) -> bool {
     error.is::<NotBuilt>()

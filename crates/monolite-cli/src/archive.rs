@@ -5,8 +5,9 @@ mod options;
 
 use crate::arguments::{self, Archived};
 use crate::bar::Bar;
+use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
-use crate::{interrupt, json, words};
+use crate::{json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::Database;
 use monolite_archive::{
@@ -25,16 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The user stopped it.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; the archive has all that it had")
-    }
-}
-
-impl std::error::Error for Stopped {}
+const STOPPED: Stopped = Stopped("the archive has all that it had");
 
 /// Carries out a command of `monolite archive`.
 pub(crate) fn run(command: &arguments::Archive) -> Result<()> {
@@ -77,9 +69,7 @@ impl Watched {
         let url = &archived.url;
         let options = archived.config.as_ref().map(|path| options::read(path, url)).transpose()?;
         let (store, layout) = open_with(url, &options.unwrap_or_default())?;
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&is_stopped);
-        interrupt::on_signal(move || stop.store(true, Ordering::Relaxed))?;
+        let is_stopped = interrupt::flag()?;
         let (read, total) = (AtomicU64::new(0), AtomicU64::new(0));
         let (bar, start) = (Bar::patient(), Instant::now());
         let has_answered = AtomicBool::new(false);
@@ -98,7 +88,7 @@ impl Watched {
         self.bar.begin(what, Some(total));
         let done = body();
         self.bar.finish();
-        done.map_err(|error| if self.is_stopped() { Stopped.into() } else { error.into() })
+        done.map_err(|error| if self.is_stopped() { STOPPED.into() } else { error.into() })
     }
 
     fn is_stopped(&self) -> bool {

@@ -2,8 +2,9 @@
 
 use crate::arguments;
 use crate::bar::Bar;
+use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
-use crate::{interrupt, json, words};
+use crate::{json, words};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use monolite::{Database, Error, ErrorKind, JobMonitor};
 use serde::Serialize;
@@ -16,18 +17,6 @@ use std::time::{Duration, Instant};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
-
-/// The user stopped the backup.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; a backup leaves nothing behind")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -49,7 +38,9 @@ pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
     let made = watched("copying pages", &backup.monitor(), || backup.wait());
     let closed = db.close();
     let made = match made {
-        Err(error) if error.kind() == ErrorKind::Aborted => return Err(Stopped.into()),
+        Err(error) if error.kind() == ErrorKind::Aborted => {
+            return Err(Stopped("a backup leaves nothing behind").into());
+        }
         made => made?,
     };
     closed?;

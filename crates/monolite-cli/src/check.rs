@@ -2,8 +2,9 @@
 
 use crate::arguments;
 use crate::backup::{held, watched};
+use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
-use crate::{interrupt, json, words};
+use crate::{json, words};
 use anyhow::{Context as _, Result, anyhow, bail};
 use monolite::{Checked, Database, ErrorKind};
 use serde::Serialize;
@@ -11,18 +12,6 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
-
-/// The user stopped the check.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; not all was checked")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// Whether the database is sound is not known, or could not be told.
 #[derive(Debug)]
@@ -76,7 +65,7 @@ fn look(file: &Path) -> Result<Checked> {
     interrupt::on_signal(move || monitor.cancel())?;
     let checked = watched("checking tables", &check.monitor(), || check.wait());
     checked.map_err(|error| match error.kind() {
-        ErrorKind::Aborted => Stopped.into(),
+        ErrorKind::Aborted => Stopped("not all was checked").into(),
         ErrorKind::Overloaded => held(&error),
         _ => error.into(),
     })

@@ -19,11 +19,6 @@ pub(crate) fn play_role() {
     monolite_torture::play_role();
 }
 
-/// Whether the user has stopped one of them.
-pub(crate) fn is_stop(error: &anyhow::Error) -> bool {
-    error.is::<bench::Stopped>() || error.is::<torture::Stopped>() || error.is::<conform::Stopped>()
-}
-
 /// None of them is.
 pub(crate) fn is_absent(_: &anyhow::Error) -> bool {
     false

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if out::reader_is_gone(&error) => ExitCode::from(out::READER_GONE),
-        Err(error) if is_stop(&error) => {
+        Err(error) if error.is::<interrupt::Stopped>() => {
             complain(&error.to_string());
             ExitCode::from(130)
         }
@@ -53,13 +53,6 @@ fn main() -> ExitCode {
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
-}
-
-fn is_stop(error: &anyhow::Error) -> bool {
-    developer::is_stop(error)
-        || error.is::<backup::Stopped>()
-        || error.is::<check::Stopped>()
-        || error.is::<archive::Stopped>()
 }
 
 fn complain(text: &str) {

@@ -13,8 +13,9 @@ use monolite_archive::{
 };
 use serde::Serialize;
 
-use super::{FileEntry, Stopped, Watched, bytes_of, catalog};
+use super::{FileEntry, STOPPED, Watched, bytes_of, catalog};
 use crate::arguments::{Adopt, Compact};
+use crate::interrupt::Stopped;
 use crate::json;
 use crate::words::count;
 
@@ -83,9 +84,9 @@ pub(super) fn take(arguments: &Adopt) -> Result<()> {
         })?;
     let Some(adopted) = adopted else {
         if archive.is_stopped() {
-            return Err(anyhow::Error::from(Stopped).context(HALF));
+            return Err(anyhow::Error::from(STOPPED).context(HALF));
         }
-        let error = pace.error.map_or_else(|| Stopped.into(), anyhow::Error::from);
+        let error = pace.error.map_or_else(|| STOPPED.into(), anyhow::Error::from);
         return Err(error.context("no answer for a minute; it may be taken over or not: try again"));
     };
     show_taken(url, &adopted, arguments)

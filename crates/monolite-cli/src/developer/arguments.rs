@@ -319,7 +319,7 @@ pub(crate) const CONFORM_HELP: &str = "\
 Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ.
 
 Takes every .sql file (statements as for the sqlite3 shell) below the directories, and runs each \
-on every path: writes, reads, batches, interactive transactions that lose their connection. Plain \
+on every path: writes, reads and interactive transactions, by every call that takes SQL. Plain \
 SQLite of the same build runs beside it and decides what is right: rows with their types, column \
 names, numbers of changed rows, errors with their codes, at the end everything that the database \
 holds, and the file that is left. A `BEGIN ... COMMIT` of a script is one transaction.
@@ -417,7 +417,7 @@ mod tests {
         let conform = |arguments: &[&str]| {
             Arguments::try_parse_from(["monolite", "conform"].iter().chain(arguments)).is_ok()
         };
-        assert!(conform(&["scripts", "--path", "lost"]));
+        assert!(conform(&["scripts", "--path", "shared"]));
         assert!(!conform(&[]) && !conform(&["scripts", "--path", "found"]));
     }
 

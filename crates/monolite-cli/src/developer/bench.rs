@@ -4,7 +4,7 @@ use super::arguments::{
     All, Bench, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
-use crate::interrupt;
+use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
 use anyhow::{Context, Result, ensure};
 use monolite_bench::drivers::postgres::Source;
@@ -21,19 +21,8 @@ use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The user stopped the run.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "stopped; a private PostgreSQL and temporary files are removed, loaded data sets kept",
-        )
-    }
-}
-
-impl std::error::Error for Stopped {}
+/// What is left of a run that the user stopped.
+const STOPPED: &str = "a private PostgreSQL and temporary files are removed, loaded data sets kept";
 
 /// Runs a benchmark, or prints an old one.
 pub(crate) fn run(command: &Bench) -> Result<()> {
@@ -134,8 +123,9 @@ fn measure<T>(run: impl FnOnce(&Bar, &Interrupt) -> Result<T>) -> Result<T> {
     let outcome = run(&bar, &interrupt);
     bar.finish();
     match outcome {
-        Err(_) if interrupt.requested() => Err(Stopped.into()),
-        Err(error) if error.is::<Interrupted>() => Err(Stopped.into()),
+        Err(error) if interrupt.requested() || error.is::<Interrupted>() => {
+            Err(Stopped(STOPPED).into())
+        }
         outcome => outcome,
     }
 }

@@ -2,15 +2,14 @@
 
 use super::arguments::Conform;
 use crate::bar::Bar;
+use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
-use crate::{interrupt, json, words};
-use anyhow::Result;
+use crate::{json, words};
+use anyhow::{Result, bail};
 use monolite_bench::report::render::{Table, count};
 use monolite_torture::conform::{self, Event, Plan, Report, Watch};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Most scripts that run at once unless the user says more.
@@ -18,30 +17,6 @@ const MAX_THREADS: usize = 8;
 
 /// Longest statement that is shown, in characters.
 const SHOWN: usize = 300;
-
-/// Something differs that is not on the list.
-#[derive(Debug)]
-pub(crate) struct Differs(usize);
-
-impl std::fmt::Display for Differs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} differences to plain SQLite that are not by design", self.0)
-    }
-}
-
-impl std::error::Error for Differs {}
-
-/// The user stopped the run; nothing differed until then.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; what was run until then is in the table")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -56,9 +31,7 @@ struct Record<'a> {
 /// Runs the scripts.
 pub(crate) fn run(arguments: &Conform) -> Result<()> {
     let mut out = stdout();
-    let stop = Arc::new(AtomicBool::new(false));
-    let requested = Arc::clone(&stop);
-    interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
+    let stop = interrupt::flag()?;
     let bar = Bar::new();
     let tell = |event: Event<'_>| match event {
         Event::Begins(jobs) => bar.begin("scripts × paths", Some(jobs as u64)),
@@ -80,9 +53,9 @@ pub(crate) fn run(arguments: &Conform) -> Result<()> {
         writeln!(out, "\nSQLite {sqlite}, {}", words::seconds(seconds))?;
     }
     match report.differences.len() {
-        0 if report.is_stopped => Err(Stopped.into()),
+        0 if report.is_stopped => Err(Stopped("what was run until then is in the table").into()),
         0 => Ok(()),
-        differences => Err(Differs(differences).into()),
+        count => bail!("{count} differences to plain SQLite that are not by design"),
     }
 }
 

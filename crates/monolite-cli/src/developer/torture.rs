@@ -2,44 +2,20 @@
 
 use super::arguments::Torture;
 use crate::bar::Bar;
+use crate::interrupt::{self, Stopped};
+use crate::json;
 use crate::out::stdout;
-use crate::{interrupt, json};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use monolite_bench::machine::Machine;
 use monolite_bench::report::render::{Table, count};
 use monolite_torture::{self as torture, CHECKS, Event, Outcome, Plan, Program, Verdict, Watch};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Where evidence of failures goes, below the directory under test.
 const EVIDENCE: &str = "torture-evidence";
-
-/// A promise was broken, as the table says.
-#[derive(Debug)]
-pub(crate) struct Broken;
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a promise was broken or a control went unnoticed")
-    }
-}
-
-impl std::error::Error for Broken {}
-
-/// The user stopped the run; nothing was found until then.
-#[derive(Debug)]
-pub(crate) struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; what was done until then is in the table")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -55,9 +31,7 @@ struct Record<'a> {
 
 /// Runs the checks that `arguments` name.
 pub(crate) fn run(arguments: &Torture) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let requested = Arc::clone(&stop);
-    interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
+    let stop = interrupt::flag()?;
     let (bar, done) = (Bar::new(), AtomicU64::new(0));
     let tell = |event: Event<'_>| match event {
         Event::Begins { check, total } => {
@@ -93,8 +67,10 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
         write_text(&record, &mut out)?;
     }
     match verdict {
-        Verdict::Broken => Err(Broken.into()),
-        _ if stop.load(Ordering::Relaxed) => Err(Stopped.into()),
+        Verdict::Broken => bail!("a promise was broken or a control went unnoticed"),
+        _ if stop.load(Ordering::Relaxed) => {
+            Err(Stopped("what was done until then is in the table").into())
+        }
         Verdict::Kept | Verdict::Nothing => Ok(()),
     }
 }
