@@ -38,6 +38,14 @@ impl Mount {
         Ok(Mount { directory })
     }
 
+    /// Gives it as much room.
+    ///
+    /// # Errors
+    /// When it is no file system in memory.
+    pub fn resize(&self, size: &str) -> Result<()> {
+        mount(&["-o", &format!("remount,size={size}")], self.path())
+    }
+
     /// A directory that `prepare` has filled and nobody can write to.
     pub fn read_only(prepare: impl FnOnce(&Path)) -> Result<Mount> {
         let directory = without_links()?;

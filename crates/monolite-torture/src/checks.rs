@@ -22,7 +22,7 @@ mod sweeps;
 
 mod faketime;
 mod grammar;
-mod lanes;
+pub(crate) mod lanes;
 mod survivors;
 mod writing;
 mod wrong;

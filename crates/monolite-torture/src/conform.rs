@@ -7,12 +7,11 @@
 //!
 //! # Algorithm
 //! Each script is run on each path, each time on new databases of its own. Jobs run on several
-//! threads; each is watched from outside, so that a statement which does not come back is a
-//! finding, and the thread that hangs is left behind.
+//! threads.
 //!
 //! # Not here
-//! What happens when transactions of several clients meet: [`monolite_testkit::schedule`], and
-//! `monolite torture`.
+//! What happens when transactions of several clients meet, but for the differences by design that
+//! show only then ([`program`]): [`monolite_testkit::schedule`], and `monolite torture`.
 
 mod ask;
 mod content;
@@ -34,30 +33,22 @@ mod tokens;
 mod tests;
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use monolite_testkit::blocking::locked;
 
 use lockstep::{Found, Lockstep, Outcome};
 use ours::Ours;
 use plain::Plain;
 use script::Script;
-use subject::Heart;
 
 pub use path::{PATHS, Path};
 pub use report::{Difference, Left, PathReport, Report, Used};
-
-/// How long a statement may take before it counts as hanging.
-const HANGS_AFTER: Duration = Duration::from_secs(20);
-
-/// How often a running job is looked at.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -120,7 +111,7 @@ pub fn run(plan: &Plan, watch: &Watch<'_>) -> Result<Report> {
             if watch.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let outcome = supervise(script, path, &plan.scratch, &watch.stop);
+            let outcome = run_one(script, path, &plan.scratch, &watch.stop);
             if let Some(found) = outcome.found.first() {
                 let (script, line, path) = (&script.name, found.line, path.name);
                 (watch.tell)(Event::Note(&format!("{script}:{line}: differs on {path}")));
@@ -166,50 +157,19 @@ fn find(place: &FilePath, files: &mut Vec<(u64, PathBuf)>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a script on a path, watched.
-fn supervise(
-    script: &Arc<Script>,
-    path: &'static Path,
-    scratch: &FilePath,
-    stop: &Arc<AtomicBool>,
-) -> Outcome {
-    let heart = Heart::new();
-    let scratch = tempfile::Builder::new().prefix("conform-").tempdir_in(scratch);
-    let dir = scratch.as_ref().map(|scratch| scratch.path().to_owned());
-    let dir = dir.map_err(|error| anyhow!("no directory can be made: {error}"));
-    let (script, stop, its_heart) = (Arc::clone(script), Arc::clone(stop), heart.clone());
-    // The directory is removed at the end of this function, also from under a job that hangs.
-    watched(&heart, HANGS_AFTER, move || compare(&script, path, &dir?, its_heart, &stop))
-}
-
-/// Runs a job on a thread of its own, which is left behind if a statement hangs.
-fn watched(
-    heart: &Heart,
-    limit: Duration,
-    job: impl FnOnce() -> Result<Outcome> + Send + 'static,
-) -> Outcome {
-    let (tell, told) = channel();
-    // Nobody listens any more when the job was given up.
-    let job = move || drop(tell.send(job()));
-    let failed = |ours: String| {
-        let beat = heart.last();
-        let (line, sql, plain) = (beat.line, beat.sql.to_string(), String::new());
-        Outcome { found: vec![Found { line, sql, plain, ours }], ..Outcome::default() }
+/// Runs a script on a path; what keeps it from its end is a finding.
+fn run_one(script: &Script, path: &'static Path, scratch: &FilePath, stop: &AtomicBool) -> Outcome {
+    let run = || {
+        let scratch = tempfile::Builder::new().prefix("conform-").tempdir_in(scratch);
+        compare(script, path, scratch.context("no directory can be made")?.path(), stop)
     };
-    if let Err(error) = thread::Builder::new().name("conform".into()).spawn(job) {
-        return failed(format!("no thread can be started: {error}"));
-    }
-    loop {
-        match told.recv_timeout(LOOK) {
-            Ok(Ok(outcome)) => return outcome,
-            Ok(Err(error)) => return failed(format!("the run came to an end: {error:#}")),
-            Err(RecvTimeoutError::Disconnected) => return failed("the run panicked".into()),
-            Err(RecvTimeoutError::Timeout) if heart.last().at.elapsed() > limit => {
-                return failed(format!("no answer within {limit:?}"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
+    let ours = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(outcome)) => return outcome,
+        Ok(Err(error)) => format!("the run came to an end: {error:#}"),
+        Err(_) => "the run panicked".into(),
+    };
+    let found = Found { line: 0, sql: "the script".into(), plain: String::new(), ours };
+    Outcome { found: vec![found], ..Outcome::default() }
 }
 
 /// Runs `script` on `path`, on new databases in the empty directory `dir`.
@@ -217,20 +177,16 @@ fn compare(
     script: &Script,
     path: &'static Path,
     dir: &FilePath,
-    heart: Heart,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let file = dir.join("ours.db");
-    let mut subject = Ours::open(&file, path, &script.options, heart.clone())?;
+    let mut subject = Ours::open(&dir.join("ours.db"), path, &script.options)?;
     Lockstep {
         script,
         path,
         plain: Plain::create(&dir.join("plain.db"), path.way)?,
         subject: &mut subject,
-        heart,
         is_stopped: &|| stop.load(Ordering::Relaxed),
         outcome: Outcome::default(),
-        plans: Vec::new(),
     }
     .run()
 }

@@ -4,15 +4,13 @@
 //! 1. A child process puts a wrapper around SQLite's allocator before SQLite starts. For N = 1, 2
 //!    and so on it copies a database, lets the N-th allocation of the scenario fail, and ends when
 //!    the scenario needed fewer.
-//! 2. A transaction puts the same number into two tables. Afterwards the database is opened anew
-//!    with everything working: a number in one table is half a transaction, an acknowledged one
-//!    that is not there is lost, one that failed and is there is wrong.
+//! 2. Afterwards the database is opened anew with everything working: what was acknowledged is
+//!    there, what failed is not, and nothing is there in part.
 //! 3. The child says where it is, so that the parent knows what killed it.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,12 +18,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use monolite::{Database, Error, ErrorKind, Options, Tx, Write, rusqlite};
+use monolite::{Database, Error, ErrorKind, Options, Tx, Write};
 use monolite_sqlite::allocations::{self, Failing};
 use monolite_testkit::child::{say, variable};
+use monolite_testkit::markers;
 use monolite_testkit::scratch::in_memory;
 
-use super::wrong::keep_files;
+use super::writing::{Ledger, Look};
+use super::wrong::{Wrong, keep_files};
 use crate::{Finding, Outcome, Setting};
 
 /// The role of the child.
@@ -55,8 +55,8 @@ const MODES: [&str; 2] = ["once", "from-then-on"];
 /// What the engine answered.
 #[derive(Default)]
 struct Seen {
-    acknowledged: Vec<i64>,
-    failed: Vec<i64>,
+    /// What failed is refused in it.
+    ledger: Ledger,
     complaints: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn play() -> Result<()> {
         ARM.with(|arm| arm.set(Some(failing)));
         let seen = run(&path);
         let counted = allocations::disarm();
-        judge(&path, &seen)?;
+        judge(&path, &seen);
         if counted < number {
             say("ended");
             return Ok(());
@@ -179,10 +179,8 @@ const PREPARED: std::ops::Range<i64> = 1..40;
 fn prepare(path: &Path) -> Result<()> {
     let db = options().open(path)?;
     db.write(|tx| {
-        tx.execute_batch(
-            "CREATE TABLE a(id INTEGER PRIMARY KEY, x); CREATE TABLE b(id INTEGER PRIMARY KEY, x);
-             CREATE INDEX by_x ON a(x)",
-        )?;
+        tx.execute_batch(markers::SCHEMA)?;
+        tx.execute_batch("CREATE INDEX by_number ON part(number)")?;
         PREPARED.into_iter().try_for_each(|id| put(tx, id))
     })
     .wait()?;
@@ -204,18 +202,16 @@ fn take_copy(good: &Path, path: &Path) -> Result<()> {
 }
 
 fn put(tx: &Tx<'_>, id: i64) -> Result<(), Error> {
-    tx.execute("INSERT INTO a VALUES (?1, printf('%.*c', 300, 'x') || ?1)", [id])?;
-    tx.execute("INSERT INTO b VALUES (?1, zeroblob(2000))", [id])?;
-    Ok(())
+    markers::put_filled(tx, id, &[7; 700])
 }
 
 impl Seen {
     fn note(&mut self, id: i64, write: Write<(), Error>) {
         match write.wait() {
-            Ok(()) => self.acknowledged.push(id),
+            Ok(()) => _ = self.ledger.acknowledged.insert(id),
             Err(error) => {
                 if error.kind() != ErrorKind::CommitUnknown {
-                    self.failed.push(id);
+                    self.ledger.refused.insert(id);
                 }
                 self.refused(&error);
             }
@@ -282,7 +278,7 @@ fn batch(path: &Path) -> Seen {
         let _ = first.wait();
         for (id, write) in writes {
             if id == 103 {
-                seen.failed.push(id);
+                seen.ledger.refused.insert(id);
                 let _ = write.wait();
             } else {
                 seen.note(id, write);
@@ -305,7 +301,7 @@ fn schema(path: &Path) -> Seen {
         let write = db.write(|tx| {
             tx.execute_batch(
                 "CREATE TABLE c(x); CREATE INDEX c_x ON c(x); ALTER TABLE c ADD COLUMN y;
-                 CREATE TRIGGER t AFTER INSERT ON a BEGIN INSERT INTO c(x) VALUES (new.id); END",
+                 CREATE TRIGGER t AFTER INSERT ON whole BEGIN INSERT INTO c(x) VALUES (new.id); END",
             )?;
             put(tx, 100)
         });
@@ -328,8 +324,9 @@ fn checkpoint(path: &Path) -> Seen {
 
 fn read(path: &Path) -> Seen {
     opened(path, |db, seen| {
-        let query = "SELECT count(*) || ',' || max(length(x)) FROM (SELECT a.id, a.x FROM a JOIN b
-                     USING (id) ORDER BY hex(b.x) || a.x DESC), json_each('[1,2]')";
+        let query = "SELECT count(*) || ',' || max(length(filling)) FROM (SELECT id, filling FROM
+                     part JOIN whole USING (id) ORDER BY hex(filling) || id DESC),
+                     json_each('[1,2]')";
         let ask = |comment: i64| {
             let sql = format!("{query} /* {comment} */");
             db.read(|tx| tx.query_row(&sql, (), |row| row.get::<_, String>(0))).wait()
@@ -347,35 +344,18 @@ fn read(path: &Path) -> Seen {
 }
 
 /// Looks at what is there, with everything working and through SQLite alone.
-fn judge(path: &Path, seen: &Seen) -> Result<()> {
-    let db = rusqlite::Connection::open(path)?;
-    db.execute_batch("PRAGMA synchronous = OFF")?;
-    let (a, b) = (ids(&db, "a")?, ids(&db, "b")?);
-    let integrity: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
-    let partial = a.symmetric_difference(&b).count();
-    let expected = PREPARED.chain(seen.acknowledged.iter().copied());
-    let lost: Vec<_> = expected.filter(|id| !a.contains(id) && !b.contains(id)).collect();
-    let undead: Vec<_> = seen.failed.iter().filter(|id| a.contains(id)).collect();
-    say(&format!("acknowledged {}", seen.acknowledged.len()));
-    for (word, count) in [("partial", partial), ("lost", lost.len())] {
-        if count > 0 {
-            say(&format!("{word} {count}"));
-            say(&format!("wrong {count} transactions {word}"));
-        }
+fn judge(path: &Path, seen: &Seen) {
+    let mut ledger = seen.ledger.clone();
+    say(&format!("acknowledged {}", ledger.acknowledged.len()));
+    ledger.acknowledged.extend(PREPARED);
+    let wrong = ledger.judge(path, Look::Thorough, false).err();
+    match wrong {
+        Some(Wrong::Lost(count, _)) => say(&format!("lost {count}")),
+        Some(Wrong::Partial(_)) => say("partial 1"),
+        Some(Wrong::Other(_)) | None => {}
     }
-    if !undead.is_empty() {
-        say(&format!("wrong transactions that failed are there: {undead:?}"));
-    }
-    if integrity != "ok" {
-        say(&format!("wrong integrity: {}", integrity.replace('\n', " ")));
-    }
-    for complaint in &seen.complaints {
+    let wrong = wrong.map(|wrong| wrong.to_string());
+    for complaint in wrong.iter().chain(&seen.complaints) {
         say(&format!("wrong {}", complaint.replace('\n', " ")));
     }
-    Ok(())
-}
-
-fn ids(db: &rusqlite::Connection, table: &str) -> rusqlite::Result<BTreeSet<i64>> {
-    let mut query = db.prepare(&format!("SELECT id FROM {table}"))?;
-    query.query_map((), |row| row.get(0))?.collect()
 }

@@ -3,8 +3,7 @@
 //!
 //! # Algorithm
 //! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]), and
-//! N/20 each of WALs that begin anew before a dead store ([`gates`]), of stores in bad weather
-//! ([`stores`]), of primaries that are replaced ([`takeovers`]), and of databases whose wall clock
+//! N/10 of stores that are dead or in bad weather ([`stores`]), and N/20 each of primaries that are replaced ([`takeovers`]), and of databases whose wall clock
 //! jumps a hundred times ([`clocks`]); and N/2 pairs of openings at once ([`openings`]). Each part
 //! has its own controls. Cases of a part run side by side.
 //!
@@ -17,7 +16,6 @@ mod child;
 mod clocks;
 mod cuts;
 mod gateless;
-mod gates;
 mod kills;
 mod openings;
 mod stores;
@@ -29,7 +27,7 @@ use std::sync::Mutex;
 use anyhow::{Result, anyhow};
 
 use super::lanes::{self, book, side_by_side};
-use super::wrong::Wrong;
+use super::wrong::verdict;
 use crate::{Amount, Check, Outcome, Setting};
 use case::Case;
 
@@ -63,13 +61,12 @@ struct Part {
 }
 
 /// In the order in which they are run.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 6] = [
     Part { run: openings::run, share: |amount| PAIRS * rare(amount) },
     Part { run: kills::run, share: |amount| amount },
     Part { run: clocks::run, share: rare },
     Part { run: takeovers::run, share: rare },
-    Part { run: gates::run, share: rare },
-    Part { run: stores::run, share: rare },
+    Part { run: stores::run, share: |amount| 2 * rare(amount) },
     Part { run: cuts::run, share: |amount| amount.div_ceil(5) },
 ];
 
@@ -81,8 +78,8 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))
 }
 
-/// What a case of a part does; the result is what is wrong.
-type Play<'a> = &'a (dyn Fn(&mut Case<'_>) -> Result<Result<(), Wrong>> + Sync);
+/// What a case of a part does.
+type Play<'a> = &'a (dyn Fn(&mut Case<'_>) -> Result<()> + Sync);
 
 /// Plays `count` cases, some side by side.
 fn play_all(
@@ -97,8 +94,8 @@ fn play_all(
             return Ok(());
         }
         let mut case = Case::new(setting, number, None)?;
-        let verdict = play(&mut case)?;
-        count_one(setting, outcome, case.acknowledged.len())?;
+        let verdict = verdict(play(&mut case))?;
+        count_one(setting, outcome, case.ledger.acknowledged.len())?;
         verdict.or_else(|wrong| case.book(wrong, (part, 1), outcome))
     })
 }
@@ -123,6 +120,6 @@ fn control(
     lanes::control(setting, name, tries, outcome, |number| {
         // Numbers that no case of the run has.
         let mut case = Case::new(setting, u64::MAX - number, None)?;
-        Ok(play(&mut case)?.err().map(|wrong| wrong.to_string()))
+        Ok(verdict(play(&mut case))?.err().map(|wrong| wrong.to_string()))
     })
 }

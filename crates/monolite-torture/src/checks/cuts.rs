@@ -10,19 +10,17 @@
 //! 3. The child is killed, the file system mounted again, and the database judged, now and then
 //!    after the engine has opened and closed it.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use monolite::Database;
-use monolite_testkit::child::{Child, Heard};
+use monolite_testkit::child::Child;
 use monolite_testkit::mounts::{Disk, FileSystem};
 
 use super::lanes::{self, book, on_both};
-use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
-use super::wrong::{Wrong, keep};
+use super::writing::{self, Arrangement, Ledger, Look, NUMBERS, Orders};
+use super::wrong::{Wrong, keep, verdict};
 use crate::{Amount, Check, Outcome, Setting};
 
 /// The check, as the table has it.
@@ -71,12 +69,12 @@ fn lane(
             if setting.watch.is_stopped() {
                 break;
             }
-            let (verdict, count) = case.cut_once()?;
+            let verdict = verdict(case.cut_once())?;
             done += 1;
             setting.watch.done(1);
             let mut outcome = book(outcome)?;
             outcome.attempted += 1;
-            outcome.acknowledged += count;
+            outcome.acknowledged += case.count;
             if let Err(wrong) = verdict {
                 case.book(wrong, &mut outcome)?;
                 break;
@@ -100,7 +98,7 @@ fn control(
     let mut case = Case::new(setting, kind, u64::MAX, arrangement)?;
     let name = format!("{name}, {}", kind.name());
     lanes::control(setting, &name, CONTROL_CUTS, outcome, |_| {
-        Ok(match case.cut_once()?.0 {
+        Ok(match verdict(case.cut_once())? {
             Err(Wrong::Lost(_, what)) => Some(what),
             _ => None,
         })
@@ -118,7 +116,9 @@ struct Case<'s> {
     file: PathBuf,
     files: u32,
     cuts: i64,
-    acknowledged: BTreeSet<i64>,
+    ledger: Ledger,
+    /// What was acknowledged before the last cut, since the one before.
+    count: u64,
 }
 
 impl<'s> Case<'s> {
@@ -140,12 +140,13 @@ impl<'s> Case<'s> {
             disk,
             files: 0,
             cuts: 0,
-            acknowledged: BTreeSet::new(),
+            ledger: Ledger { may_refuse: true, ..Ledger::default() },
+            count: 0,
         })
     }
 
-    /// Writes, cuts, and says what is wrong after it, and how many acknowledged it looked for.
-    fn cut_once(&mut self) -> Result<(Result<(), Wrong>, u64)> {
+    /// Writes, cuts, and judges.
+    fn cut_once(&mut self) -> Result<()> {
         let is_large = self.file.metadata().is_ok_and(|file| file.len() > LARGE_BYTES);
         let is_sound = self.arrangement == Arrangement::Sound;
         if self.cuts == 0 || is_large || !is_sound || self.rng.u8(..4) == 0 {
@@ -159,15 +160,15 @@ impl<'s> Case<'s> {
             arrangement: self.arrangement,
         };
         self.cuts += 1;
-        let before = self.acknowledged.len();
+        let before = self.ledger.acknowledged.len();
         let mut child = orders.spawn(self.setting.program)?;
-        let failed = self.write_until_cut(&mut child)?;
+        let written = self.write_until_cut(&mut child);
+        self.count = (self.ledger.acknowledged.len() - before) as u64;
+        written?;
         child.kill()?;
         drop(child);
         self.disk.restart()?;
-        let count = (self.acknowledged.len() - before) as u64;
-        let verdict = failed.map_or(Ok(()), Err).and_then(|()| self.judge());
-        Ok((verdict, count))
+        self.judge()
     }
 
     /// A new database. Its directory is on disk, as a user's is; its own name is not yet.
@@ -182,63 +183,44 @@ impl<'s> Case<'s> {
         let root = std::fs::File::open(self.disk.path()).context("cannot open the directory")?;
         root.sync_all().context("cannot sync the directory")?;
         self.file = directory.join("db");
-        self.acknowledged.clear();
+        self.ledger.acknowledged.clear();
+        self.ledger.refused.clear();
         Ok(())
     }
 
-    /// Hears the child until a random moment and cuts the power; says what failed before.
-    fn write_until_cut(&mut self, child: &mut Child) -> Result<Option<Wrong>> {
+    /// Hears the child until a random moment and cuts the power.
+    fn write_until_cut(&mut self, child: &mut Child) -> Result<()> {
         let choice = self.rng.u8(..16);
         let is_sound = self.arrangement == Arrangement::Sound;
-        let microseconds = if is_sound && choice < 3 {
-            self.rng.u64(..30_000)
-        } else {
-            self.rng.u64(30_000..300_000)
-        };
+        let most = if is_sound && choice < 3 { 0..30_000 } else { 30_000..300_000 };
         let cutter = self.disk.arm()?;
-        let mut failed = None;
-        let acknowledged = &mut self.acknowledged;
-        let mut hear = |child: &mut Child, time: Duration| {
-            let until = Instant::now() + time;
-            let left = || until.saturating_duration_since(Instant::now());
-            while let Heard::Line(line) = child.listen(left()) {
-                if let Some(number) = writing::acknowledged(&line) {
-                    acknowledged.insert(number);
-                } else if writing::is_complaint(&line) {
-                    failed = Some(Wrong::Other(format!("a child said: {line}")));
-                }
-                if left().is_zero() {
-                    break;
-                }
-            }
-        };
-        hear(child, Duration::from_micros(microseconds));
+        let in_microseconds = |time| Instant::now() + Duration::from_micros(time);
+        self.ledger.hear_until(child, in_microseconds(self.rng.u64(most)))?;
         if is_sound && (3..5).contains(&choice) {
             child.go_on();
-            hear(child, Duration::from_micros(self.rng.u64(..20_000)));
+            self.ledger.hear_until(child, in_microseconds(self.rng.u64(..20_000)))?;
         }
-        cutter.cut()?;
-        Ok(failed)
+        cutter.cut()
     }
 
-    fn judge(&mut self) -> Result<(), Wrong> {
+    fn judge(&mut self) -> Result<()> {
         if !self.file.exists() {
-            let count = self.acknowledged.len();
+            let count = self.ledger.acknowledged.len();
             let gone = format!("the file is gone, and {count} acknowledged with it");
-            return if count == 0 { Ok(()) } else { Err(Wrong::Lost(1, gone)) };
+            return if count == 0 { Ok(()) } else { Err(Wrong::Lost(1, gone).into()) };
         }
         if self.rng.u8(..4) == 0 {
-            let opened = Database::open(&self.file).and_then(|db| db.close());
-            opened.map_err(|error| Wrong::Other(format!("the engine cannot open it: {error}")))?;
+            writing::open_and_close(&self.file)?;
         }
         let look = if self.rng.u8(..8) == 0 { Look::Thorough } else { Look::Quick };
-        writing::judge(&self.file, &self.acknowledged, look, self.rng.bool()).map(drop)
+        self.ledger.judge(&self.file, look, self.rng.bool())?;
+        Ok(())
     }
 
     /// Keeps the files and books what is wrong.
     fn book(&self, wrong: Wrong, outcome: &mut Outcome) -> Result<()> {
         let evidence = self.setting.evidence(self.seed)?;
-        let history = format!("cut {}: {wrong:?}\n{:?}\n", self.cuts, self.acknowledged);
+        let history = format!("cut {}: {wrong:?}\n{:?}\n", self.cuts, self.ledger);
         if let Some(directory) = self.file.parent().filter(|directory| directory.exists()) {
             keep(directory, &evidence, self.kind.name(), &history)?;
         }

@@ -14,15 +14,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::allocations;
+use super::writing::{Look, judge};
+use super::wrong::Wrong;
 use crate::{Amount, Check, Finding, Outcome, Setting};
-use marks::Found;
 
 mod accidents;
-mod batch;
 mod failed_sync;
 mod full_disk;
 mod load;
-mod marks;
 mod neighbours;
 mod time;
 
@@ -40,7 +39,6 @@ pub(super) static CHECK: Check = Check {
         accidents::ROLE,
         ("environment writer", failed_sync::write_until_refused),
         ("environment plain SQLite", neighbours::use_plain_sqlite),
-        ("environment clock", time::write_while_the_clock_jumps),
         (allocations::ROLE, allocations::play),
     ],
 };
@@ -50,14 +48,13 @@ const KEPT_BYTES: u64 = 64 << 20;
 
 type Run = fn(&mut Case<'_>) -> Result<()>;
 
-const CASES: [(&str, Run); 8] = [
+const CASES: [(&str, Run); 7] = [
     ("a disk that is full", full_disk::fills_up),
     ("a batch in which one member fills the disk", full_disk::one_member_too_large),
     ("a sync that fails in the kernel", failed_sync::failed_sync),
     ("locks lost by a second descriptor", neighbours::second_descriptor),
     ("a directory that is read-only", full_disk::read_only),
     ("an SQLite that is too old", neighbours::old_sqlite),
-    ("the wall clock jumps a day", time::wall_clock),
     ("a clock that stands still, and one that jumps", time::own_clock),
 ];
 
@@ -102,28 +99,15 @@ impl Case<'_> {
     }
 
     /// Compares what is in the file, which nobody has open, with what was acknowledged.
-    fn verify(&mut self, path: &Path, acknowledged: &BTreeSet<i64>) -> Result<()> {
-        let found =
-            marks::look(path).with_context(|| format!("{} cannot be looked at", path.display()))?;
-        self.compare(&found, acknowledged);
-        Ok(())
-    }
-
-    fn compare(&mut self, found: &Found, acknowledged: &BTreeSet<i64>) {
-        let lost: Vec<_> = acknowledged.difference(&found.whole).collect();
+    fn verify(&mut self, path: &Path, acknowledged: &BTreeSet<i64>) {
         self.acknowledged += acknowledged.len() as u64;
-        self.lost += lost.len() as u64;
-        self.partial += found.partial;
-        if !lost.is_empty() {
-            let some = &lost[..lost.len().min(10)];
-            self.broken(format!("acknowledged and lost: {some:?} of {}", lost.len()));
+        let Err(wrong) = judge(path, acknowledged, Look::Thorough, true) else { return };
+        match wrong {
+            Wrong::Lost(count, _) => self.lost += count,
+            Wrong::Partial(_) => self.partial += 1,
+            Wrong::Other(_) => {}
         }
-        if found.partial > 0 {
-            self.broken(format!("{} transactions are there in part", found.partial));
-        }
-        if found.integrity != "ok" {
-            self.broken(format!("integrity_check: {}", found.integrity));
-        }
+        self.broken(wrong.to_string());
     }
 }
 

@@ -6,8 +6,8 @@
 //!    both with page checksums, and the right answers.
 //! 2. Each case draws a [`damage`] from its seed and uses a damaged copy through the engine
 //!    ([`trial`]). The copies are in memory: what is damaged are bytes, not a disk.
-//! 3. Cases run in child processes, a range of numbers each, so that one that crashed or stuck
-//!    would be counted and the next one run.
+//! 3. Cases run side by side, each on a thread of its own, so that one that panicked or got stuck is
+//!    counted and the next one run. A crash ends the process.
 //!
 //! # Controls
 //! The same without page checksums, and with the engine's report of frames that it left out
@@ -17,25 +17,22 @@
 //! A page of zeros and a page in the place of another one, which the checksums do not find.
 
 use std::fs;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::Result;
 use monolite_testkit::blocking::locked;
-use monolite_testkit::child::{say, variable};
-use monolite_testkit::random::case_seed;
 use monolite_testkit::scratch::in_memory;
 use tempfile::TempDir;
 
 use self::damage::Damage;
 use self::sample::{Image, Pages, Sample, copy_image};
 use self::trial::{Judge, Verdict, When};
+use super::lanes::side_by_side;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 
 mod damage;
@@ -53,20 +50,14 @@ pub(super) static CHECK: Check = Check {
     modest: 500,
     total: |amount| amount,
     run,
-    roles: &[(ROLE, run_cases)],
+    roles: &[],
 };
 
-/// The role of its children.
-const ROLE: &str = "flips";
-
-/// Cases that one child runs: starting it costs as much as some of them.
-const CHUNK: u64 = 250;
+/// Cases that run at once.
+const LANES: u64 = 4;
 
 /// Cases within which a control must show.
 const CONTROL_CASES: u64 = 200;
-
-/// The same for a control, which ends after the first wrong answer.
-const CONTROL_CHUNK: u64 = 10;
 
 /// The longest a case may take: two openings, some dozen queries and a write, each of which ends at
 /// a limit of ten seconds at the latest.
@@ -77,8 +68,7 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = CHECK.outcome();
     let files = Files::make(setting.scratch(), Pages::Checked)?;
     let series = Series { setting, files: &files, pages: Pages::Checked, judge: Judge::Fair };
-    let tally = series.run(cases_with(setting, amount));
-    tally.errors.into_iter().next().map_or(Ok(()), Err)?;
+    let tally = series.run(cases_with(setting, amount))?;
     outcome.attempted = tally.single;
     outcome.anomalies = tally.wrong.len() as u64;
     outcome.notes.push(format!(
@@ -127,7 +117,7 @@ fn control(
         return Ok(());
     }
     let files = Files::make(setting.scratch(), pages)?;
-    let tally = Series { setting, files: &files, pages, judge }.run(CONTROL_CASES);
+    let tally = Series { setting, files: &files, pages, judge }.run(CONTROL_CASES)?;
     let wrong = tally.wrong.len();
     let how = format!("{wrong} of {} cases answered wrongly without an error", tally.cases());
     outcome.control(name, wrong > 0, how);
@@ -154,15 +144,18 @@ struct Files {
 
 impl Files {
     /// In memory where the system has such a directory, or else in `scratch`.
-    fn make(scratch: &Path, pages: Pages) -> Result<Files> {
+    fn make(scratch: &Path, pages: Pages) -> Result<Arc<Files>> {
         let directory = in_memory(scratch)?;
         let sample = Sample::make(directory.path(), pages)?;
-        fs::write(Files::description(directory.path()), serde_json::to_vec(&sample)?)?;
-        Ok(Files { directory, sample })
+        Ok(Arc::new(Files { directory, sample }))
     }
 
-    fn description(directory: &Path) -> PathBuf {
-        directory.join("sample.json")
+    fn run(&self, seed: u64, pages: Pages, judge: Judge) -> Result<Verdict> {
+        if judge == Judge::Deaf && !trial::is_about(&self.sample, seed, Image::Live)? {
+            return Ok(Verdict::Harmless);
+        }
+        let scratch = tempfile::tempdir_in(self.directory.path())?;
+        trial::run(&self.sample, seed, &scratch.path().join("case.db"), pages, judge)
     }
 }
 
@@ -177,8 +170,6 @@ struct Tally {
     /// Cases that flipped one bit, and those that did something else.
     single: u64,
     others: u64,
-    /// Why cases could not be run.
-    errors: Vec<anyhow::Error>,
 }
 
 impl Tally {
@@ -186,17 +177,15 @@ impl Tally {
         self.single + self.others
     }
 
-    fn count(&mut self, seed: u64, said: &str) {
+    fn count(&mut self, seed: u64, verdict: Verdict) {
         match damage::is_single(seed) {
             true => self.single += 1,
             false => self.others += 1,
         }
-        let when = [When::Open, When::Read, When::Write, When::Close, When::Recovery];
-        let detected = when.into_iter().find(|when| said == format!("detected {when:?}"));
-        match detected {
-            Some(when) => self.detected[when as usize] += 1,
-            None if said == "harmless" => self.harmless += 1,
-            None => self.wrong.push((seed, said.to_owned())),
+        match verdict {
+            Verdict::Harmless => self.harmless += 1,
+            Verdict::Detected(when) => self.detected[when as usize] += 1,
+            Verdict::Wrong(what) => self.wrong.push((seed, what)),
         }
     }
 }
@@ -204,141 +193,44 @@ impl Tally {
 /// Cases that are run alike.
 struct Series<'a> {
     setting: &'a Setting<'a>,
-    files: &'a Files,
+    files: &'a Arc<Files>,
     pages: Pages,
     judge: Judge,
 }
 
 impl Series<'_> {
-    fn run(&self, cases: u64) -> Tally {
+    /// A control ends with the first wrong answer.
+    fn run(&self, cases: u64) -> Result<Tally> {
         let tally = Mutex::new(Tally::default());
-        let next = AtomicU64::new(0);
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(4);
-        let most = if self.is_control() { CONTROL_CHUNK } else { CHUNK };
-        let chunk = most.min(cases.div_ceil(workers as u64)).max(1);
-        thread::scope(|scope| {
-            for worker in 0..workers {
-                let (tally, next) = (&tally, &next);
-                scope.spawn(move || {
-                    while !self.setting.watch.is_stopped() {
-                        let from = next.fetch_add(chunk, Ordering::Relaxed);
-                        let is_shown = self.is_control() && !locked(tally).wrong.is_empty();
-                        if from >= cases || is_shown {
-                            return;
-                        }
-                        let range = from..cases.min(from + chunk);
-                        if let Err(error) = self.run_range(range, worker, tally) {
-                            return locked(tally).errors.push(error);
-                        }
-                    }
-                });
+        let is_control = self.pages == Pages::Unchecked || self.judge == Judge::Deaf;
+        side_by_side(LANES, cases, |number| {
+            let is_shown = is_control && !locked(&tally).wrong.is_empty();
+            if is_shown || self.setting.watch.is_stopped() {
+                return Ok(());
             }
+            let seed = self.setting.case_seed(number);
+            let verdict = self.case(seed)?;
+            locked(&tally).count(seed, verdict);
+            // Controls do more than was asked for.
+            self.setting.watch.done(u64::from(!is_control));
+            Ok(())
+        })?;
+        Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn case(&self, seed: u64) -> Result<Verdict> {
+        let (tell, told) = channel();
+        let (files, pages, judge) = (Arc::clone(self.files), self.pages, self.judge);
+        thread::spawn(move || {
+            let case = || files.run(seed, pages, judge);
+            // Nobody listens any more to one that was stuck.
+            let _ = tell.send(catch_unwind(AssertUnwindSafe(case)));
         });
-        tally.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_control(&self) -> bool {
-        self.pages == Pages::Unchecked || self.judge == Judge::Deaf
-    }
-
-    /// Has children run the cases of a range; a new one after each that ended early.
-    fn run_range(&self, range: Range<u64>, worker: usize, tally: &Mutex<Tally>) -> Result<()> {
-        let Range { start: mut next, end } = range;
-        let Setting { program, watch, seed, .. } = self.setting;
-        let directory = self.files.directory.path();
-        while next < end && !watch.is_stopped() {
-            let (from, to) = (next.to_string(), end.to_string());
-            let variables = [
-                ("SAMPLE", directory.to_str().context("the directory's name is UTF-8")?),
-                ("WORKER", &worker.to_string()),
-                ("SEED", &seed.to_string()),
-                ("FROM", &from),
-                ("TO", &to),
-                ("PAGES", if self.pages == Pages::Checked { "checked" } else { "unchecked" }),
-                ("JUDGE", if self.judge == Judge::Fair { "fair" } else { "deaf" }),
-            ];
-            let mut child = program.spawn(ROLE, &variables)?;
-            let mut last = String::new();
-            while next < end && !watch.is_stopped() {
-                let Some(line) = child.next_line() else { break };
-                if let Some(said) = line.strip_prefix("case ") {
-                    self.note(next, said, tally);
-                    next += 1;
-                } else {
-                    last = line;
-                }
-            }
-            if let Some(reason) = last.strip_prefix("failed ") {
-                return Err(anyhow!("a child of this check failed: {reason}"));
-            }
-            if next < end && !watch.is_stopped() {
-                let said = match last.as_str() {
-                    "stuck" => "it took more than a minute".into(),
-                    _ => format!("the process died: {}", child.end()?),
-                };
-                self.note(next, &said, tally);
-                next += 1;
-            }
+        let wrong = |what: &str| Ok(Verdict::Wrong(what.into()));
+        match told.recv_timeout(MAX_WAIT) {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(_)) => wrong("it panicked"),
+            Err(_) => wrong("it took more than a minute"),
         }
-        Ok(())
     }
-
-    fn note(&self, number: u64, said: &str, tally: &Mutex<Tally>) {
-        // Controls do more than was asked for.
-        if !self.is_control() {
-            self.setting.watch.done(1);
-        }
-        locked(tally).count(self.setting.case_seed(number), said);
-    }
-}
-
-/// In a child: runs a range of cases and says what came of each.
-fn run_cases() -> Result<()> {
-    let directory: PathBuf = variable("SAMPLE")?;
-    let sample: Sample = serde_json::from_slice(&fs::read(Files::description(&directory))?)?;
-    let path = directory.join(format!("case-{}.db", variable::<u64>("WORKER")?));
-    let seed: u64 = variable("SEED")?;
-    let pages = match variable::<String>("PAGES")?.as_str() {
-        "checked" => Pages::Checked,
-        _ => Pages::Unchecked,
-    };
-    let judge = match variable::<String>("JUDGE")?.as_str() {
-        "fair" => Judge::Fair,
-        _ => Judge::Deaf,
-    };
-    let (finished, awaited) = mpsc::channel();
-    thread::spawn(move || {
-        loop {
-            match awaited.recv_timeout(MAX_WAIT) {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    say("stuck");
-                    std::process::exit(1);
-                }
-            }
-        }
-    });
-    for number in variable("FROM")?..variable("TO")? {
-        let seed = case_seed(seed, number);
-        if judge == Judge::Deaf && !trial::is_about(&sample, seed, Image::Live)? {
-            say("case harmless");
-        } else {
-            let case = || trial::run(&sample, seed, &path, pages, judge);
-            say(&format!("case {}", describe(catch_unwind(AssertUnwindSafe(case)))?));
-        }
-        finished.send(())?;
-    }
-    Ok(())
-}
-
-fn describe(case: thread::Result<Result<Verdict>>) -> Result<String> {
-    Ok(match case {
-        Err(_) => "it panicked".into(),
-        Ok(verdict) => match verdict? {
-            Verdict::Harmless => "harmless".into(),
-            Verdict::Detected(when) => format!("detected {when:?}"),
-            Verdict::Wrong(what) => what.replace('\n', " "),
-        },
-    })
 }

@@ -23,9 +23,11 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Database, Options};
 use monolite_testkit::blocking::locked;
+use monolite_testkit::scratch::in_memory;
 use monolite_testkit::storage::{Disk, Image, Left, Place, RealSyncs};
 
-use super::survivors::{compare, examine, fast_directory};
+use super::lanes;
+use super::survivors::{compare, examine};
 use super::wrong::Wrong;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 use life::{Arrangement, Life, Taken};
@@ -83,7 +85,7 @@ struct Examined {
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = CHECK.outcome();
-    let directory = fast_directory(setting)?;
+    let directory = in_memory(setting.scratch())?;
     let start = std::time::Instant::now();
     let (mut crashes_in_recovery, mut wal_starts) = (0, 0);
     for number in 0..amount.div_ceil(IMAGES_PER_LIFE) {
@@ -104,8 +106,9 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     outcome.notes.push(format!("{rate:.0} images a second"));
     outcome.notes.push(format!("about {crashes_in_recovery} of them crashed again in recovery"));
     outcome.notes.push(format!("the WAL restarted {wal_starts} times"));
-    controls(setting, &mut outcome, directory.path())?;
-    Ok(outcome)
+    let outcome = Mutex::new(outcome);
+    controls(setting, &outcome, directory.path())?;
+    Ok(outcome.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn note(setting: &Setting<'_>, outcome: &mut Outcome, seed: u64, examined: Examined) -> Result<()> {
@@ -133,29 +136,16 @@ fn note(setting: &Setting<'_>, outcome: &mut Outcome, seed: u64, examined: Exami
 }
 
 /// Known-bad arrangements, each of which must be noticed in a few images.
-fn controls(setting: &Setting<'_>, outcome: &mut Outcome, directory: &Path) -> Result<()> {
+fn controls(setting: &Setting<'_>, outcome: &Mutex<Outcome>, directory: &Path) -> Result<()> {
     for (arrangement, name) in Arrangement::BAD {
-        if setting.watch.is_stopped() {
-            return Ok(());
-        }
-        let mut examined = Examined::default();
         // What is acknowledged and not synced at a crash is a matter of timing, too.
-        for attempt in 0..CONTROL_LIVES {
-            let seed = setting.case_seed(attempt);
-            let life = Life { seed, images: CONTROL_IMAGES, arrangement };
-            examined = live(&life, directory, &|| {}, &|| setting.watch.is_stopped())?;
-            if examined.seen.is_empty() && setting.watch.is_stopped() {
-                return Ok(());
-            }
-            if !examined.seen.is_empty() {
-                break;
-            }
-        }
-        let how = match examined.seen.first() {
-            Some(seen) => format!("after {} images: {}", examined.images, seen.wrong),
-            None => format!("nothing in {} images", examined.images),
-        };
-        outcome.control(name, !examined.seen.is_empty(), how);
+        lanes::control(setting, name, CONTROL_LIVES, outcome, |number| {
+            let life =
+                Life { seed: setting.case_seed(number), images: CONTROL_IMAGES, arrangement };
+            let examined = live(&life, directory, &|| {}, &|| setting.watch.is_stopped())?;
+            let told = |seen: &Seen| format!("after {} images: {}", examined.images, seen.wrong);
+            Ok(examined.seen.first().map(told))
+        })?;
     }
     Ok(())
 }

@@ -8,7 +8,6 @@
 //! 3. The file is judged through stock SQLite, now and then after the engine has opened and closed
 //!    it; every other time the next child finds the WAL as the kill left it.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +15,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use monolite::Database;
 use monolite_testkit::child::Child;
 
 use super::lanes::{self, book, side_by_side};
-use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
-use super::wrong::{Wrong, keep};
+use super::writing::{self, Arrangement, IsOver, Ledger, Look, NUMBERS, Orders};
+use super::wrong::{keep, verdict};
 use crate::{Amount, Check, Outcome, Setting};
 
 /// The check, as the table has it.
@@ -37,7 +35,10 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// Cycles on one file; many make its check slow.
-const CYCLES_A_FILE: u64 = 20;
+pub(super) const CYCLES_A_FILE: u64 = 20;
+
+/// Lines of a child within which it is killed.
+const LINES: usize = 120;
 
 /// Files that are worked on at once. A child waits for the disk most of its short life.
 const AT_ONCE: u64 = 6;
@@ -49,12 +50,11 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let outcome = Mutex::new(CHECK.outcome());
     control(setting, &outcome)?;
     let moments = Moments::default();
+    let is_over = || setting.watch.is_stopped();
     side_by_side(AT_ONCE, amount.div_ceil(CYCLES_A_FILE), |number| {
-        if setting.watch.is_stopped() {
-            return Ok(());
-        }
-        let mut case = Case::new(setting, number, Arrangement::Sound, &moments)?;
-        case.run(CYCLES_A_FILE.min(amount - number * CYCLES_A_FILE), &outcome)
+        let cycles = CYCLES_A_FILE.min(amount - number * CYCLES_A_FILE);
+        let mut case = Case::new(setting, number, Arrangement::Sound, LINES, &moments)?;
+        case.run(cycles, &is_over, &|| setting.watch.done(1), &outcome)
     })?;
     let mut outcome = outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))?;
     outcome.notes.push(moments.told());
@@ -62,15 +62,15 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
 }
 
 /// A child that acknowledges before the write's answer.
-fn control(setting: &Setting<'_>, outcome: &Mutex<Outcome>) -> Result<()> {
+pub(super) fn control(setting: &Setting<'_>, outcome: &Mutex<Outcome>) -> Result<()> {
     let moments = Moments::default();
     let name = "acknowledges before the write is done";
     lanes::control(setting, name, CONTROL_FILES, outcome, |number| {
         // Numbers that no case of the run has.
         let number = u64::MAX - number;
-        let mut case = Case::new(setting, number, Arrangement::SaysEarly, &moments)?;
+        let mut case = Case::new(setting, number, Arrangement::SaysEarly, LINES, &moments)?;
         for cycle in 0..CYCLES_A_FILE {
-            if let Err(wrong) = case.cycle(cycle, Look::Quick)? {
+            if let Err(wrong) = verdict(case.cycle(cycle, Look::Quick, &|| false))? {
                 return Ok(Some(format!("kill {}: {wrong:?}", cycle + 1)));
             }
         }
@@ -80,7 +80,7 @@ fn control(setting: &Setting<'_>, outcome: &Mutex<Outcome>) -> Result<()> {
 
 /// When children were killed.
 #[derive(Default)]
-struct Moments {
+pub(super) struct Moments {
     opening: AtomicU64,
     working: AtomicU64,
     closing: AtomicU64,
@@ -88,7 +88,7 @@ struct Moments {
 }
 
 impl Moments {
-    fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         let [opening, working, closing, engine] =
             [&self.opening, &self.working, &self.closing, &self.engine_opened]
                 .map(|count| count.load(Ordering::Relaxed));
@@ -100,47 +100,58 @@ impl Moments {
 }
 
 /// One file.
-struct Case<'s> {
+pub(super) struct Case<'s> {
     setting: &'s Setting<'s>,
     moments: &'s Moments,
     arrangement: Arrangement,
+    lines: usize,
     seed: u64,
     rng: fastrand::Rng,
     directory: tempfile::TempDir,
     file: PathBuf,
-    acknowledged: BTreeSet<i64>,
+    ledger: Ledger,
 }
 
 impl<'s> Case<'s> {
-    fn new(
+    /// Its children are killed within so many lines.
+    pub(super) fn new(
         setting: &'s Setting<'s>,
         number: u64,
         arrangement: Arrangement,
+        lines: usize,
         moments: &'s Moments,
     ) -> Result<Case<'s>> {
         let seed = setting.case_seed(number);
         let directory = tempfile::tempdir_in(setting.scratch())
             .with_context(|| format!("no directory in {}", setting.scratch().display()))?;
         let file = directory.path().join("db");
-        let (rng, acknowledged) = (fastrand::Rng::with_seed(seed), BTreeSet::new());
-        Ok(Case { setting, moments, arrangement, seed, rng, directory, file, acknowledged })
+        let rng = fastrand::Rng::with_seed(seed);
+        let ledger = Ledger { may_refuse: true, ..Ledger::default() };
+        Ok(Case { setting, moments, arrangement, lines, seed, rng, directory, file, ledger })
     }
 
-    fn run(&mut self, cycles: u64, outcome: &Mutex<Outcome>) -> Result<()> {
+    /// Kills child after child.
+    pub(super) fn run(
+        &mut self,
+        cycles: u64,
+        is_over: IsOver<'_>,
+        done: &dyn Fn(),
+        outcome: &Mutex<Outcome>,
+    ) -> Result<()> {
         for cycle in 0..cycles {
-            if self.setting.watch.is_stopped() {
+            if is_over() {
                 break;
             }
             let look = if cycle + 1 == cycles { Look::Thorough } else { Look::Quick };
-            let before = self.acknowledged.len();
-            let verdict = self.cycle(cycle, look)?;
-            self.setting.watch.done(1);
+            let before = self.ledger.acknowledged.len();
+            let verdict = verdict(self.cycle(cycle, look, is_over))?;
+            done();
             let mut outcome = book(outcome)?;
             outcome.attempted += 1;
-            outcome.acknowledged += (self.acknowledged.len() - before) as u64;
+            outcome.acknowledged += (self.ledger.acknowledged.len() - before) as u64;
             if let Err(wrong) = verdict {
                 let evidence = self.setting.evidence(self.seed)?;
-                let history = format!("cycle {cycle}: {wrong:?}\n{:?}\n", self.acknowledged);
+                let history = format!("cycle {cycle}: {wrong:?}\n{:?}\n", self.ledger);
                 keep(self.directory.path(), &evidence, "kills", &history)?;
                 let reproduce = self.setting.reproduce(cycles, self.seed);
                 wrong.book(&mut outcome, Some(evidence), reproduce);
@@ -151,7 +162,7 @@ impl<'s> Case<'s> {
     }
 
     /// One child, and what is wrong after it.
-    fn cycle(&mut self, cycle: u64, look: Look) -> Result<Result<(), Wrong>> {
+    fn cycle(&mut self, cycle: u64, look: Look, is_over: IsOver<'_>) -> Result<()> {
         let cycle = i64::try_from(cycle).context("a file has few cycles")?;
         let orders = Orders {
             file: &self.file,
@@ -160,51 +171,38 @@ impl<'s> Case<'s> {
             arrangement: self.arrangement,
         };
         let mut child = orders.spawn(self.setting.program)?;
-        if let Err(wrong) = self.torment(&mut child)? {
-            return Ok(Err(wrong));
-        }
+        self.torment(&mut child, is_over)?;
         if self.rng.u8(..8) == 0 {
             self.moments.engine_opened.fetch_add(1, Ordering::Relaxed);
-            if let Err(error) = Database::open(&self.file).and_then(|db| db.close()) {
-                return Ok(Err(Wrong::Other(format!("the engine cannot open it: {error}"))));
-            }
+            writing::open_and_close(&self.file)?;
         }
         let leaves_wal = self.rng.bool();
-        Ok(writing::judge(&self.file, &self.acknowledged, look, leaves_wal).map(drop))
+        self.ledger.judge(&self.file, look, leaves_wal)?;
+        Ok(())
     }
 
     /// Kills the child at a random moment, and hears all that it said.
-    fn torment(&mut self, child: &mut Child) -> Result<Result<(), Wrong>> {
+    fn torment(&mut self, child: &mut Child, is_over: IsOver<'_>) -> Result<()> {
         let choice = self.rng.u8(..16);
-        let mut failed = None;
+        let moment = match choice {
+            0 => &self.moments.opening,
+            1 => &self.moments.closing,
+            _ => &self.moments.working,
+        };
+        moment.fetch_add(1, Ordering::Relaxed);
         if choice == 0 {
-            self.moments.opening.fetch_add(1, Ordering::Relaxed);
             thread::sleep(Duration::from_micros(self.rng.u64(..10_000)));
         } else {
-            let lines = self.rng.usize(..120);
-            for line in std::iter::from_fn(|| child.next_line()).take(lines) {
-                self.hear(&line, &mut failed);
+            let lines = std::iter::from_fn(|| child.next_line()).take_while(|_| !is_over());
+            for line in lines.take(self.rng.usize(..self.lines)) {
+                self.ledger.hear(&line)?;
             }
-            if choice == 1 {
-                child.go_on();
-                self.moments.closing.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(Duration::from_micros(self.rng.u64(..5_000)));
-            } else {
-                self.moments.working.fetch_add(1, Ordering::Relaxed);
-            }
+        }
+        if choice == 1 {
+            child.go_on();
+            thread::sleep(Duration::from_micros(self.rng.u64(..5_000)));
         }
         child.kill()?;
-        while let Some(line) = child.next_line() {
-            self.hear(&line, &mut failed);
-        }
-        Ok(failed.map_or(Ok(()), Err))
-    }
-
-    fn hear(&mut self, line: &str, failed: &mut Option<Wrong>) {
-        if let Some(number) = writing::acknowledged(line) {
-            self.acknowledged.insert(number);
-        } else if writing::is_complaint(line) {
-            *failed = Some(Wrong::Other(format!("a child said: {line}")));
-        }
+        Ok(self.ledger.hear_rest(child)?)
     }
 }

@@ -1,11 +1,15 @@
-//! What the checks that kill and cut have in common: cases that run side by side, on both kinds of
-//! file systems, and broken arrangements that are tried until one is noticed.
+//! What several checks have in common: cases that run side by side, on both kinds of file systems,
+//! broken arrangements that are tried until one is noticed, and writes that become one batch.
 
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use anyhow::{Result, anyhow};
+use monolite::{Database, Error};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::mounts::{Disk, FileSystem};
 
 use crate::{Outcome, Setting};
@@ -16,6 +20,14 @@ use crate::{Outcome, Setting};
 /// When a lane has panicked meanwhile.
 pub(super) fn book(outcome: &Mutex<Outcome>) -> Result<MutexGuard<'_, Outcome>> {
     outcome.lock().map_err(|_| anyhow!("a lane panicked"))
+}
+
+/// A figure of a process's `/proc/ID/status`, in bytes; 0 where there is none.
+pub(super) fn status(process: u32, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }
 
 /// Calls `lane` with each number below `count`, `at_once` of them at a time.
@@ -41,6 +53,26 @@ pub(super) fn side_by_side(
             ends.map(|end| end.unwrap_or_else(|_| Err(anyhow!("a lane panicked")))).collect();
         ends.into_iter().collect()
     })
+}
+
+/// Runs `submit` while the writer is held up, so that what it submits becomes one batch.
+///
+/// # Errors
+/// That of the write which holds it up.
+pub(crate) fn as_one_batch<R>(db: &Database, submit: impl FnOnce() -> R) -> Result<R, Error> {
+    let ((arrive, arrived), (open, gate)) = (channel(), channel::<()>());
+    let gate = Mutex::new(gate);
+    let holding = db.write(move |_| {
+        // Nobody waits the second time, if it is run again, and the gate is open.
+        let _ = arrive.send(());
+        let _ = locked(&gate).recv();
+        Ok::<_, Error>(())
+    });
+    // From here on the writer takes nothing before that has ended.
+    let _ = arrived.recv();
+    let submitted = submit();
+    drop(open);
+    holding.wait().map(|()| submitted)
 }
 
 /// Half of the cuts are made on ext4, half on XFS. What cannot be mounted here is skipped visibly.
@@ -82,6 +114,9 @@ pub(super) fn control(
             book(outcome)?.control(name, true, format!("try {number}: {what}"));
             return Ok(());
         }
+    }
+    if setting.watch.is_stopped() {
+        return Ok(());
     }
     book(outcome)?.control(name, false, format!("not within {tries} tries"));
     Ok(())

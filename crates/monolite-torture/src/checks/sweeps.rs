@@ -25,14 +25,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Database, Options};
 use monolite_testkit::blocking::locked;
 use monolite_testkit::random;
+use monolite_testkit::scratch::in_memory;
 use monolite_testkit::storage::{Disk, Fault, Image, Left, Operation, Plan, RealSyncs, Times};
 
-use super::survivors::{compare, create, examine, fast_directory, perform};
+use super::lanes::side_by_side;
+use super::survivors::{compare, create, examine, perform};
 use super::wrong::Wrong;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 use scenario::{ALL, Scenario, Start};
@@ -51,7 +53,7 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// Scenarios that are swept at the same time.
-const WORKERS: usize = 2;
+const WORKERS: u64 = 2;
 
 /// A play takes milliseconds; one that takes this long does not end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -88,34 +90,21 @@ struct Seen {
 }
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let directory = fast_directory(setting)?;
+    let directory = in_memory(setting.scratch())?;
     let outcome = Mutex::new(CHECK.outcome());
-    let (next, plays) = (AtomicU64::new(0), AtomicU64::new(0));
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS)
-            .map(|_| {
-                scope.spawn(|| {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::SeqCst);
-                        if number >= amount || setting.watch.is_stopped() {
-                            return anyhow::Ok(());
-                        }
-                        let seed = setting.case_seed(number);
-                        let scenario = choose(amount, number, seed);
-                        let swept = sweep(&scenario, seed, directory.path(), &|| {
-                            setting.watch.is_stopped()
-                        });
-                        let swept = with_engine_errors(swept)?;
-                        plays.fetch_add(swept.plays, Ordering::SeqCst);
-                        note(setting, &mut locked(&outcome), &scenario, seed, swept)?;
-                        setting.watch.done(1);
-                    }
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a sweep panicked"))?)
+    let plays = AtomicU64::new(0);
+    let is_stopped = || setting.watch.is_stopped();
+    side_by_side(WORKERS, amount, |number| {
+        if is_stopped() {
+            return Ok(());
+        }
+        let seed = setting.case_seed(number);
+        let scenario = choose(amount, number, seed);
+        let swept = with_engine_errors(sweep(&scenario, seed, directory.path(), &is_stopped))?;
+        plays.fetch_add(swept.plays, Ordering::SeqCst);
+        note(setting, &mut locked(&outcome), &scenario, seed, swept)?;
+        setting.watch.done(1);
+        Ok(())
     })?;
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcome.notes.push(format!("{} plays with a fault", plays.load(Ordering::SeqCst)));

@@ -45,6 +45,19 @@ impl Wrong {
     }
 }
 
+/// Tells what is wrong with the engine from what keeps a check from its work.
+///
+/// # Errors
+/// The latter.
+pub(super) fn verdict<T>(tried: Result<T>) -> Result<Result<T, Wrong>> {
+    match tried {
+        Ok(done) => Ok(Ok(done)),
+        Err(error) => error.downcast().map(Err),
+    }
+}
+
+impl std::error::Error for Wrong {}
+
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

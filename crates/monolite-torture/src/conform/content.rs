@@ -4,15 +4,6 @@
 use super::ask::{Asked, query};
 use super::said::{Cell, Said};
 
-/// How much of each table is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// Everything, and `integrity_check`.
-    All,
-    /// The schema, the statistics, the number of rows and some rows of each table.
-    Glance,
-}
-
 const SCHEMA: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema";
 
 /// Tables of the application and of SQLite; what virtual tables keep in tables of their own hangs
@@ -24,7 +15,7 @@ const TABLES: &str = "SELECT name FROM pragma_table_list WHERE schema = 'main' \
 pub(crate) type Content = Vec<(String, Said)>;
 
 /// Asks everything.
-pub(crate) fn content(of: &dyn Asked, extent: Extent) -> Content {
+pub(crate) fn content(of: &dyn Asked) -> Content {
     let mut found = Vec::new();
     let mut add = |sql: String| {
         let said = query(of, &sql);
@@ -32,21 +23,14 @@ pub(crate) fn content(of: &dyn Asked, extent: Extent) -> Content {
         said
     };
     add(SCHEMA.into());
-    if extent == Extent::All {
-        for pragma in ["integrity_check", "foreign_key_check", "user_version", "application_id"] {
-            add(format!("PRAGMA {pragma}"));
-        }
+    for pragma in ["integrity_check", "foreign_key_check", "user_version", "application_id"] {
+        add(format!("PRAGMA {pragma}"));
     }
     for table in names(&add(TABLES.into())) {
         let table = format!("\"{}\"", table.replace('"', "\"\""));
         if table.starts_with("\"sqlite_stat") {
             // In which order ANALYZE takes the tables hangs on how the schema was read.
             add(format!("SELECT * FROM {table} ORDER BY 1, 2, 3"));
-            continue;
-        }
-        if extent == Extent::Glance {
-            add(format!("SELECT count(*) FROM {table}"));
-            add(format!("SELECT * FROM {table} LIMIT 20"));
             continue;
         }
         // Tables without a rowid, and some that are virtual, have none.

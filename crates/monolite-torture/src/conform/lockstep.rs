@@ -15,20 +15,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use monolite::Error;
 
-use super::content::{Content, Extent, first_difference};
+use super::content::{Content, first_difference};
 use super::differences::{self, Case, Difference, Observation};
 use super::path::{Errors, Path};
 use super::plain::Plain;
 use super::said::{Aspect, Said};
 use super::script::{Savepoints, Script, Unit};
 use super::statement::Statement;
-use super::subject::{Heart, Subject};
+use super::subject::Subject;
 
 /// Differences after which a script is left.
 const MAX_FOUND: usize = 10;
-
-/// Queries whose plans are compared on the readers after each transaction.
-const PLANS: usize = 3;
 
 /// A difference that is not on the list.
 #[derive(Clone, Debug)]
@@ -69,12 +66,9 @@ pub(crate) struct Lockstep<'l> {
     pub(crate) path: &'static Path,
     pub(crate) plain: Plain,
     pub(crate) subject: &'l mut dyn Subject,
-    pub(crate) heart: Heart,
     /// Whether the run is to end early.
     pub(crate) is_stopped: &'l dyn Fn() -> bool,
     pub(crate) outcome: Outcome,
-    /// The last queries, newest first, as questions for their plans.
-    pub(crate) plans: Vec<String>,
 }
 
 impl Lockstep<'_> {
@@ -100,14 +94,12 @@ impl Lockstep<'_> {
                 return Ok(self.outcome);
             }
         }
-        self.heart.tell(0, &"comparing what is left".into());
-        let plain = self.plain.content(Extent::All);
+        let plain = self.plain.content();
         let ours = self.subject.content();
         let line = self.script.statements.last().map_or(0, |statement| statement.line);
         self.compare_content(line, "at the end", &plain, &ours);
         let left = self.subject.close().context("closing the database")?;
         self.compare_content(line, "in the file after close()", &plain, &left);
-        self.subject.observed().into_iter().for_each(|it| self.observe(it));
         Ok(self.outcome)
     }
 
@@ -129,24 +121,23 @@ impl Lockstep<'_> {
             }
             // What an error undoes is not done in plain SQLite either (`OR FAIL` keeps rows there).
             let told = if is_undone && !unit.is_block { Told::Copy } else { Told::Reference };
-            self.statement(statement, &ours, &ran.also, told)?;
+            self.statement(statement, &ours, ran.awaited.as_ref(), told)?;
         }
         if unit.is_block && is_undone {
             self.plain.end(None);
         } else if unit.is_block {
             self.end(unit, Said { fault: ran.end, ..Said::default() })?;
         }
-        self.look(unit, has_failed)
+        Ok(())
     }
 
     fn statement(
         &mut self,
         statement: &Statement,
         ours: &Said,
-        also: &[(String, Said)],
+        awaited: Option<&Said>,
         told: Told,
     ) -> Result<()> {
-        self.heart.beat(statement);
         if let Some(entry) = differences::refusal(self.path, statement, ours) {
             if !entry.asks_plain() {
                 self.excuse(entry, statement);
@@ -171,9 +162,8 @@ impl Lockstep<'_> {
         };
         self.outcome.run += 1;
         self.compare(statement, &plain, ours, "");
-        let differs = |(_, said): &&(String, Said)| differ(statement, &plain, said).is_some();
-        if let Some((label, said)) = also.iter().find(differs) {
-            self.compare(statement, &plain, said, label);
+        if let Some(said) = awaited {
+            self.compare(statement, &plain, said, " (an awaited read)");
         }
         Ok(())
     }
@@ -184,14 +174,8 @@ impl Lockstep<'_> {
         match differences::answers(self.path, &case) {
             Some(entry) => self.excuse(entry, statement),
             None => {
-                let label = if label.is_empty() { String::new() } else { format!(" ({label})") };
-                self.found(
-                    statement.line,
-                    &format!("{}{label}", statement.sql),
-                    aspect,
-                    plain,
-                    ours,
-                );
+                let sql = format!("{}{label}", statement.sql);
+                self.found(statement.line, &sql, aspect, plain, ours);
             }
         }
     }
@@ -239,33 +223,6 @@ impl Lockstep<'_> {
         } else {
             self.outcome.excused += 1;
         }
-    }
-
-    /// The readers see at once what was acknowledged.
-    fn look(&mut self, unit: &Unit, has_failed: bool) -> Result<()> {
-        if !unit.is_block
-            && let [statement] = unit.statements.as_slice()
-            && statement.is_query()
-            && !has_failed
-            // What only one of them can prepare has a plan there alone.
-            && self.plain.would_say(statement)?.fault.is_none()
-        {
-            let plan = format!("EXPLAIN QUERY PLAN {}", statement.sql);
-            self.plans.retain(|known| *known != plan);
-            self.plans.insert(0, plan);
-            self.plans.truncate(PLANS);
-        }
-        let views = self.subject.look(Extent::Glance, &self.plans);
-        if views.is_empty() {
-            return Ok(());
-        }
-        let mut plain = self.plain.content(Extent::Glance);
-        plain.extend(self.plain.plans(&self.plans)?);
-        // What one of them sees wrong, the others mostly do, too.
-        if let Some(view) = views.iter().find(|view| **view != plain) {
-            self.compare_content(unit.line(), "a reader after it", &plain, view);
-        }
-        Ok(())
     }
 
     fn compare_content(&mut self, line: usize, label: &str, plain: &Content, ours: &Content) {

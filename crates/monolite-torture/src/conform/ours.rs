@@ -9,7 +9,6 @@ mod closures;
 mod interactive;
 
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,19 +16,15 @@ use anyhow::{Result, bail};
 use monolite::{Database, Durability, Error, ErrorKind, InteractiveOptions, Options, Sharing};
 use monolite_testkit::blocking::locked;
 
-use super::content::{Content, Extent, content};
-use super::differences::Observation;
+use super::content::{Content, content};
 use super::path::{Carrier, Path};
 use super::plain;
 use super::said::{Fault, Said};
 use super::script::Unit;
-use super::subject::{Heart, Ran, Subject};
+use super::subject::{Ran, Subject};
 
-/// Longer than a statement may take before it counts as hanging, so that the hang is what is told.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Readers that look at everything.
-const READERS: usize = 4;
+/// How long a statement may take: many times what any takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The error by which a transaction is rolled back that is not to be kept.
 const ROLLED_BACK: &str = "the runner rolls it back";
@@ -39,11 +34,6 @@ pub(crate) struct Ours {
     db: Database,
     file: PathBuf,
     path: &'static Path,
-    heart: Heart,
-    /// Transactions so far; some disturbances are for every other one.
-    turn: usize,
-    /// A closure was started more than once for one result.
-    ran_again: Arc<AtomicBool>,
 }
 
 impl Ours {
@@ -55,7 +45,6 @@ impl Ours {
         file: &FilePath,
         path: &'static Path,
         options: &[(String, u64)],
-        heart: Heart,
     ) -> Result<Ours> {
         let sharing = match path.carrier {
             Carrier::Shared => Sharing::Shared,
@@ -64,29 +53,17 @@ impl Ours {
         let mut opened = Options::new()
             .durability(Durability::Buffered)
             .sharing(sharing)
-            .readers(READERS)
+            .readers(2)
             .reader_cache_bytes(1 << 20)
             .writer_cache_bytes(8 << 20)
             .write_time_limit(PATIENCE)
             .read_time_limit(PATIENCE);
         let mut interactive = InteractiveOptions::default().time_limit(PATIENCE);
-        interactive = match path.carrier {
-            Carrier::Lost => interactive.connections(1),
-            Carrier::Aged => interactive.connections(2).snapshot_age(Duration::from_millis(1)),
-            _ => interactive,
-        };
         for (name, number) in options {
             (opened, interactive) = with_option(opened, interactive, name, *number)?;
         }
         opened = opened.interactive(interactive);
-        Ok(Ours {
-            db: opened.open(file)?,
-            file: file.to_owned(),
-            path,
-            heart,
-            turn: 0,
-            ran_again: Arc::default(),
-        })
+        Ok(Ours { db: opened.open(file)?, file: file.to_owned(), path })
     }
 }
 
@@ -111,42 +88,19 @@ fn with_option(
 
 impl Subject for Ours {
     fn run(&mut self, unit: &Arc<Unit>) -> Ran {
-        self.turn += 1;
         match self.path.carrier {
             Carrier::Write => self.write(unit),
             Carrier::Once => self.write_once(unit),
-            Carrier::Neighbours => self.write_among_neighbours(unit),
-            Carrier::Reads | Carrier::Readers => self.read_or_write(unit),
-            Carrier::Interactive | Carrier::Lost | Carrier::Aged | Carrier::Shared => {
-                self.transaction(unit)
-            }
+            Carrier::Reads => self.read_or_write(unit),
+            Carrier::Interactive | Carrier::Shared => self.transaction(unit),
             Carrier::Blocking => self.transact_waited(unit),
             Carrier::Awaited => self.transact(unit),
         }
     }
 
-    fn look(&self, extent: Extent, plans: &[String]) -> Vec<Content> {
-        if self.path.carrier == Carrier::Readers { self.on_readers(extent, plans) } else { vec![] }
-    }
-
     fn content(&self) -> Content {
-        let read = self.db.read(|tx| Ok::<_, Error>(content(tx, Extent::All)));
+        let read = self.db.read(|tx| Ok::<_, Error>(content(tx)));
         read.wait().unwrap_or_else(|error| vec![("a read".into(), Said::failed(&error))])
-    }
-
-    fn observed(&self) -> Vec<Observation> {
-        let stats = self.db.stats();
-        let mut seen = Vec::new();
-        if self.ran_again.load(Ordering::Relaxed) {
-            seen.push(Observation::RanAgain);
-        }
-        if stats.transactions_resumed > 0 {
-            seen.push(Observation::Moved);
-        }
-        if stats.transaction_conflicts > 0 {
-            seen.push(Observation::Conflicted);
-        }
-        seen
     }
 
     fn close(&mut self) -> Result<Content> {
@@ -181,7 +135,7 @@ impl Heard {
         if let Some(error) = end.as_ref().filter(|_| said.len() < unit.statements.len()) {
             said.resize(unit.statements.len(), Said::failed(error));
         }
-        Ran { said, also: Vec::new(), end: end.as_ref().map(Fault::from) }
+        Ran { said, awaited: None, end: end.as_ref().map(Fault::from) }
     }
 }
 

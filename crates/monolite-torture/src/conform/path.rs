@@ -1,4 +1,8 @@
 //! Owns the list of Monolite's ways to run SQL, each of which every script takes.
+//!
+//! # Not here
+//! Neighbours in a batch that fail, connections and snapshots that are lost, and several readers:
+//! `monolite torture --differential` has them beside statements of all kinds.
 
 use super::ask::Way;
 use super::script::Savepoints;
@@ -10,18 +14,10 @@ pub(crate) enum Carrier {
     Write,
     /// `Database::write_once`.
     Once,
-    /// `Database::write` in one batch with neighbours that change everything and fail.
-    Neighbours,
     /// Queries as `Database::read`, waited for and awaited; the rest as `Write`.
     Reads,
-    /// As `Reads`, on several readers; all of them look at everything after each transaction.
-    Readers,
     /// `Database::transaction`.
     Interactive,
-    /// The same, and before each statement another transaction takes the only connection.
-    Lost,
-    /// The same, with snapshots that are old after a millisecond, and commits in between.
-    Aged,
     /// `Database::transaction` where other processes may write.
     Shared,
     /// `Database::transact`, waited for.
@@ -56,14 +52,7 @@ pub struct Path {
 impl Path {
     /// Whether its transactions are interactive.
     pub(crate) fn is_interactive(&self) -> bool {
-        !matches!(
-            self.carrier,
-            Carrier::Write
-                | Carrier::Once
-                | Carrier::Neighbours
-                | Carrier::Reads
-                | Carrier::Readers
-        )
+        !matches!(self.carrier, Carrier::Write | Carrier::Once | Carrier::Reads)
     }
 
     pub(crate) fn savepoints(&self) -> Savepoints {
@@ -92,7 +81,7 @@ const fn returning(path: Path) -> Path {
 }
 
 /// All of them.
-pub const PATHS: [Path; 22] = [
+pub const PATHS: [Path; 17] = [
     path("write", Carrier::Write, Way::Execute, "each statement or block a closure of `write`"),
     path("write_once", Carrier::Once, Way::Execute, "the same with `write_once`"),
     path("execute_batch", Carrier::Write, Way::Batch, "`Tx::execute_batch` in a write"),
@@ -102,30 +91,15 @@ pub const PATHS: [Path; 22] = [
     returning(path("returned", Carrier::Write, Way::Execute, "a closure that returns an error")),
     returning(grouped(path(
         "returned_grouped",
-        Carrier::Neighbours,
+        Carrier::Write,
         Way::Cached,
-        "the same, 8 statements long, among neighbours that fail",
+        "the same, 8 statements long",
     ))),
     grouped(path("grouped", Carrier::Write, Way::Execute, "8 statements to a closure of `write`")),
-    path(
-        "neighbours",
-        Carrier::Neighbours,
-        Way::Execute,
-        "a batch whose other writes change everything and fail",
-    ),
     path("read", Carrier::Reads, Way::Execute, "queries as `read`, waited for and awaited"),
-    path("readers", Carrier::Readers, Way::Cached, "everything looked at by four readers"),
     path("transaction", Carrier::Interactive, Way::Execute, "`Database::transaction`"),
     path("transaction_row", Carrier::Interactive, Way::FirstRow, "the same with `query_row`"),
     path("transaction_batch", Carrier::Interactive, Way::Batch, "the same with `execute_batch`"),
-    path("lost", Carrier::Lost, Way::Execute, "its connection is lost before each statement"),
-    grouped(path("lost_grouped", Carrier::Lost, Way::Execute, "the same, 8 statements long")),
-    grouped(path(
-        "aged",
-        Carrier::Aged,
-        Way::Execute,
-        "8 statements, snapshots of a millisecond, commits in between",
-    )),
     path("shared", Carrier::Shared, Way::Execute, "a transaction with `Sharing::Shared`"),
     grouped(path("shared_grouped", Carrier::Shared, Way::Execute, "the same, 8 statements long")),
     path("transact_waited", Carrier::Blocking, Way::Execute, "`Database::transact`, waited for"),
@@ -142,7 +116,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), PATHS.len());
-        assert!(Path::named("lost").is_some_and(Path::is_interactive));
+        assert!(Path::named("shared").is_some_and(Path::is_interactive));
         assert!(Path::named("nothing").is_none());
     }
 }

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use monolite::rusqlite::Connection;
 use monolite_sqlite::{GivenRowids, PlainNumbers};
 
-use super::ask::{Way, ask, query};
-use super::content::{Content, Extent, content};
+use super::ask::{Way, ask};
+use super::content::{Content, content};
 use super::said::Said;
 use super::statement::Statement;
 
@@ -89,18 +89,8 @@ impl Plain {
     }
 
     /// Everything that it holds.
-    pub(crate) fn content(&self, extent: Extent) -> Content {
-        content(&self.connection, extent)
-    }
-
-    /// What a new connection says to questions about plans. One that has been there for long goes
-    /// on with statistics that are gone.
-    ///
-    /// # Errors
-    /// When the file cannot be opened.
-    pub(crate) fn plans(&self, questions: &[String]) -> Result<Content> {
-        let connection = connect(&self.path)?;
-        Ok(questions.iter().map(|sql| (sql.clone(), query(&connection, sql))).collect())
+    pub(crate) fn content(&self) -> Content {
+        content(&self.connection)
     }
 }
 
@@ -123,7 +113,7 @@ fn ask_numbered(
 /// # Errors
 /// When it cannot be opened.
 pub(crate) fn content_of_file(path: &Path) -> Result<Content> {
-    Ok(content(&Connection::open(path)?, Extent::All))
+    Ok(content(&Connection::open(path)?))
 }
 
 fn connect(path: &Path) -> Result<Connection> {

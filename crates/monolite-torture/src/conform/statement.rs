@@ -100,11 +100,6 @@ impl Statement {
         }
     }
 
-    /// Whether it is a query whose plan can be asked for.
-    pub(crate) fn is_query(&self) -> bool {
-        self.only_asks() && ["SELECT", "VALUES", "WITH"].contains(&self.verb())
-    }
-
     /// Whether it may be run in a transaction with others without another meaning.
     pub(crate) fn can_be_grouped(&self) -> bool {
         self.control.is_none()

@@ -4,21 +4,19 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::ask::{Way, ask, query};
-use super::content::{Content, Extent, content};
+use super::ask::{Way, ask};
+use super::content::{Content, content};
 use super::lockstep::{Lockstep, Outcome};
 use super::path::{Errors, PATHS};
 use super::plain::{self, Plain};
 use super::script::{Script, Unit};
-use super::subject::{Heart, Ran, Subject};
-use super::{Path, compare, watched};
+use super::subject::{Ran, Subject};
+use super::{Path, compare};
 
 /// What is wrong with a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +26,6 @@ enum Flaw {
     DropsStatement,
     /// A column has another name.
     RenamesColumn,
-    /// Readers keep the statistics that they have read first.
-    StaleStatistics,
-    /// Readers see what was there before the last transaction.
-    StaleReads,
     /// A block that is rolled back stays.
     KeepsRolledBack,
     /// An integer comes back as text.
@@ -45,8 +39,6 @@ enum Flaw {
 /// Plain SQLite as a subject, with a flaw.
 struct Flawed {
     connection: Connection,
-    reader: Connection,
-    seen: Content,
     flaw: Flaw,
     dir: TempDir,
 }
@@ -56,9 +48,7 @@ impl Flawed {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("flawed.db");
         let connection = Connection::open(&file).unwrap();
-        connection.execute_batch("PRAGMA journal_mode = WAL").unwrap();
-        let reader = Connection::open(&file).unwrap();
-        Flawed { connection, reader, seen: Content::new(), flaw, dir }
+        Flawed { connection, flaw, dir }
     }
 
     fn file(&self) -> std::path::PathBuf {
@@ -68,9 +58,6 @@ impl Flawed {
 
 impl Subject for Flawed {
     fn run(&mut self, unit: &Arc<Unit>) -> Ran {
-        if self.flaw == Flaw::StaleReads {
-            self.seen = content(&self.reader, Extent::Glance);
-        }
         let mut ran = Ran::default();
         let do_it = |sql: &str| self.connection.execute_batch(sql);
         if unit.is_block {
@@ -104,18 +91,8 @@ impl Subject for Flawed {
         ran
     }
 
-    fn look(&self, extent: Extent, plans: &[String]) -> Vec<Content> {
-        let mut found = match self.flaw {
-            Flaw::StaleReads => self.seen.clone(),
-            _ => content(&self.reader, extent),
-        };
-        let of = if self.flaw == Flaw::StaleStatistics { &self.reader } else { &self.connection };
-        found.extend(plans.iter().map(|sql| (sql.clone(), query(of, sql))));
-        vec![found]
-    }
-
     fn content(&self) -> Content {
-        content(&self.connection, Extent::All)
+        content(&self.connection)
     }
 
     fn close(&mut self) -> Result<Content> {
@@ -133,15 +110,6 @@ const SCRIPT: &str = "
     UPDATE t SET b = 3;
     BEGIN; INSERT INTO t VALUES (3, 3, 3); ROLLBACK;
     BEGIN; INSERT INTO t VALUES (4, 4, 4); COMMIT;
-    CREATE INDEX t_b ON t(b);
-    CREATE INDEX t_c ON t(c);
-    WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
-        INSERT INTO t SELECT i, i % 3, i FROM n;
-    ANALYZE;
-    SELECT a FROM t WHERE b = 5 AND c = 5;
-    UPDATE t SET c = 1, b = a;
-    ANALYZE;
-    SELECT a FROM t WHERE b = 5 AND c = 1;
 ";
 
 fn run(flaw: Flaw) -> Outcome {
@@ -150,13 +118,11 @@ fn run(flaw: Flaw) -> Outcome {
     let plain = subject.dir.path().join("plain.db");
     Lockstep {
         script: &script,
-        path: Path::named("readers").unwrap(),
+        path: Path::named("write").unwrap(),
         plain: Plain::create(&plain, Way::Execute).unwrap(),
         subject: &mut subject,
-        heart: Heart::new(),
         is_stopped: &|| false,
         outcome: Outcome::default(),
-        plans: Vec::new(),
     }
     .run()
     .unwrap()
@@ -166,7 +132,7 @@ fn run(flaw: Flaw) -> Outcome {
 fn a_subject_without_a_flaw_differs_in_nothing() {
     let outcome = run(Flaw::Nothing);
     assert!(outcome.found.is_empty(), "{:#?}", outcome.found);
-    assert!(outcome.run >= 14);
+    assert!(outcome.run >= 6);
 }
 
 #[test]
@@ -174,8 +140,6 @@ fn every_flaw_is_noticed() {
     for flaw in [
         Flaw::DropsStatement,
         Flaw::RenamesColumn,
-        Flaw::StaleStatistics,
-        Flaw::StaleReads,
         Flaw::KeepsRolledBack,
         Flaw::ChangesType,
         Flaw::ForgetsAnswer,
@@ -217,7 +181,7 @@ fn on(path: &'static Path, text: &str) -> Outcome {
     monolite_sqlite::initialize().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let script = Script::parse(text).unwrap();
-    compare(&script, path, dir.path(), Heart::new(), &AtomicBool::new(false)).unwrap()
+    compare(&script, path, dir.path(), &AtomicBool::new(false)).unwrap()
 }
 
 #[test]
@@ -261,26 +225,16 @@ fn what_plain_sqlite_would_do_is_not_done_where_monolite_refuses() {
 }
 
 #[test]
-fn a_statement_that_does_not_come_back_is_a_finding() {
-    let (keep, never) = channel::<()>();
-    let heart = Heart::new();
-    heart.tell(7, &"SELECT forever".into());
-    let outcome = watched(&heart, Duration::ZERO, move || {
-        let _ = never.recv();
-        Ok(Outcome::default())
-    });
-    drop(keep);
-    assert_eq!((outcome.found[0].line, outcome.found[0].sql.as_str()), (7, "SELECT forever"));
-    assert!(outcome.found[0].ours.contains("no answer"));
+fn a_run_that_cannot_begin_is_a_finding() {
+    let (script, path) = (Script::parse("SELECT 1;").unwrap(), Path::named("write").unwrap());
+    let missing = FilePath::new("/no/such/directory");
+    let outcome = super::run_one(&script, path, missing, &AtomicBool::new(false));
+    assert!(outcome.found[0].ours.contains("no directory can be made"), "{:?}", outcome.found);
 }
 
 #[test]
-fn a_run_that_panics_or_cannot_begin_is_a_finding() {
-    let limit = Duration::from_secs(60);
-    let outcome = watched(&Heart::new(), limit, || panic!("on purpose"));
-    assert!(outcome.found[0].ours.contains("panicked"));
-    let outcome = watched(&Heart::new(), limit, || anyhow::bail!("cannot open"));
-    assert!(outcome.found[0].ours.contains("cannot open"));
+fn what_takes_two_transactions_is_seen() {
+    assert_eq!(super::program::observe().unwrap().len(), 5);
 }
 
 #[test]
@@ -291,7 +245,7 @@ fn options_of_a_script_reach_the_database() {
     assert_eq!(outcome.used.get("transaction-limits"), Some(&1));
     let script = Script::parse("-- option: nothing 5\nSELECT 1;").unwrap();
     let (dir, path) = (FilePath::new("."), Path::named("write").unwrap());
-    assert!(compare(&script, path, dir, Heart::new(), &AtomicBool::new(false)).is_err());
+    assert!(compare(&script, path, dir, &AtomicBool::new(false)).is_err());
 }
 
 #[test]

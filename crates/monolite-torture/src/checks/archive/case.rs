@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use monolite::Durability;
 use monolite_archive::{
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use super::child::{Arrangement, Orders, Status, TELL};
 use crate::checks::lanes::book;
-use crate::checks::writing::{self, Look, NUMBERS};
+use crate::checks::writing::{self, Ledger, Look, NUMBERS};
 use crate::checks::wrong::{Wrong, keep, keep_files};
 use crate::{Outcome, Setting};
 
@@ -48,13 +48,10 @@ pub(super) struct Case<'s> {
     lives: i64,
     restores: u64,
     takes_over: bool,
-    /// Whether the last child was to take over, and has not said that it is open.
+    /// Whether the last child was to take over.
     pub(super) is_taking_over: bool,
     home: PathBuf,
-    pub(super) acknowledged: BTreeSet<i64>,
-    /// What was refused, and whether that may be.
-    pub(super) refused: BTreeSet<i64>,
-    pub(super) may_refuse: bool,
+    pub(super) ledger: Ledger,
     /// What was restored last, and the first number of lives that were not over by then.
     history: BTreeSet<i64>,
     open: i64,
@@ -82,9 +79,7 @@ impl<'s> Case<'s> {
             restores: 0,
             takes_over: false,
             is_taking_over: false,
-            acknowledged: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            may_refuse: false,
+            ledger: Ledger::default(),
             history: BTreeSet::new(),
             open: 0,
         };
@@ -116,6 +111,7 @@ impl<'s> Case<'s> {
     /// What the next child is told.
     pub(super) fn orders(&mut self, durability: Durability) -> Orders {
         self.lives += 1;
+        self.ledger.is_open = false;
         self.is_taking_over = std::mem::replace(&mut self.takes_over, false);
         Orders {
             file: self.file(),
@@ -135,109 +131,75 @@ impl<'s> Case<'s> {
         1 + NUMBERS * (self.lives - 1)
     }
 
-    /// Takes note of what a child said; what is wrong with that.
-    pub(super) fn hear(&mut self, line: &str) -> Option<Wrong> {
-        self.is_taking_over &= line != "open";
-        if let Some(number) = writing::acknowledged(line) {
-            self.acknowledged.insert(number);
-        } else if let Some(number) = writing::refused(line).filter(|_| self.may_refuse) {
-            self.refused.insert(number);
-            return None;
-        }
-        let wrong = || Wrong::Other(format!("a child said: {line}"));
-        writing::is_complaint(line).then(wrong)
-    }
-
     /// Hears a child until it has acknowledged so many more.
-    ///
-    /// # Errors
-    /// When its status cannot be read.
-    pub(super) fn hear_some(&mut self, child: &mut Child, count: usize) -> Result<Option<Wrong>> {
-        let (start, mut since) = (self.acknowledged.len(), Instant::now());
-        while self.acknowledged.len() < start + count {
+    pub(super) fn hear_some(&mut self, child: &mut Child, count: usize) -> Result<()> {
+        let (start, mut since) = (self.ledger.acknowledged.len(), Instant::now());
+        while self.ledger.acknowledged.len() < start + count {
             match child.listen(ASKING) {
-                Heard::Line(line) => match self.hear(&line) {
-                    None => since = Instant::now(),
-                    wrong => return Ok(wrong),
-                },
+                Heard::Line(line) => {
+                    self.ledger.hear(&line)?;
+                    since = Instant::now();
+                }
                 Heard::Silence if since.elapsed() < PATIENCE => {}
                 Heard::Silence => {
                     let is = self.ask(child)?;
                     let text = format!("a child does nothing for {PATIENCE:?}, and is at {is:?}");
-                    return Ok(Some(Wrong::Other(text)));
+                    bail!(Wrong::Other(text));
                 }
-                Heard::End => return Ok(Some(Wrong::Other("a child has ended by itself".into()))),
+                Heard::End => bail!(Wrong::Other("a child has ended by itself".into())),
             }
         }
-        Ok(None)
-    }
-
-    /// Hears what a child has said that is gone.
-    pub(super) fn hear_rest(&mut self, child: &mut Child) -> Option<Wrong> {
-        let mut first = None;
-        while let Some(line) = child.next_line() {
-            let wrong = self.hear(&line);
-            first = first.or(wrong);
-        }
-        first
+        Ok(())
     }
 
     /// Asks a child until `is_so`.
-    ///
-    /// # Errors
-    /// When its status cannot be read.
     pub(super) fn await_status(
         &mut self,
         child: &mut Child,
         what: &str,
         is_so: impl Fn(&Status) -> bool,
-    ) -> Result<Option<Wrong>> {
+    ) -> Result<()> {
         let start = Instant::now();
         loop {
-            match self.ask(child)? {
-                Ok(status) if is_so(&status) => return Ok(None),
-                Ok(_) if start.elapsed() < PATIENCE => std::thread::sleep(ASKING),
-                Ok(status) => {
-                    let text = format!("for {PATIENCE:?} it was not so that {what}: {status:?}");
-                    return Ok(Some(Wrong::Other(text)));
-                }
-                Err(wrong) => return Ok(Some(wrong)),
+            let status = self.ask(child)?;
+            if is_so(&status) {
+                return Ok(());
             }
+            if start.elapsed() > PATIENCE {
+                let text = format!("for {PATIENCE:?} it was not so that {what}: {status:?}");
+                bail!(Wrong::Other(text));
+            }
+            std::thread::sleep(ASKING);
         }
     }
 
     /// How far a child is.
-    pub(super) fn ask(&mut self, child: &mut Child) -> Result<Result<Status, Wrong>> {
+    fn ask(&mut self, child: &mut Child) -> Result<Status> {
         // One that has ended says why below.
         let _ = child.tell(TELL);
         let until = Instant::now() + PATIENCE;
         loop {
             match child.listen(until.saturating_duration_since(Instant::now())) {
-                Heard::Line(line) => {
-                    if let Some(text) = line.strip_prefix("status ") {
-                        return Ok(Ok(text.parse()?));
-                    }
-                    if let Some(wrong) = self.hear(&line) {
-                        return Ok(Err(wrong));
-                    }
-                }
-                Heard::End => return Ok(Err(Wrong::Other("a child has ended by itself".into()))),
-                Heard::Silence => return Ok(Err(Wrong::Other("a child says nothing".into()))),
+                Heard::Line(line) => match line.strip_prefix("status ") {
+                    Some(text) => return text.parse(),
+                    None => self.ledger.hear(&line)?,
+                },
+                Heard::End => bail!(Wrong::Other("a child has ended by itself".into())),
+                Heard::Silence => bail!(Wrong::Other("a child says nothing".into())),
             }
         }
     }
 
     /// Has a child close, and hears that it did.
-    pub(super) fn close(&mut self, child: &mut Child) -> Option<Wrong> {
+    pub(super) fn close(&mut self, child: &mut Child) -> Result<(), Wrong> {
         child.go_on();
         let mut is_closed = false;
         while let Some(line) = child.next_line() {
             is_closed |= line == "closed";
-            if let Some(wrong) = self.hear(&line) {
-                return Some(wrong);
-            }
+            self.ledger.hear(&line)?;
         }
-        (!is_closed).then(|| Wrong::Other("a child has ended and not closed".into()))
+        let unclosed = || Wrong::Other("a child has ended and not closed".into());
+        if is_closed { Ok(()) } else { Err(unclosed()) }
     }
 
     /// Throws the database away with all that is beside it.
@@ -246,31 +208,28 @@ impl<'s> Case<'s> {
     }
 
     /// Restores the archive alone to another directory, and judges it. The next child takes over.
-    pub(super) fn restore(&mut self, look: Look) -> Result<Result<(), Wrong>> {
+    pub(super) fn restore(&mut self, look: Look) -> Result<()> {
         self.move_house()?;
         self.takes_over = true;
         let output = self.file();
         let layout = Layout::directory();
         match restore(&self.store(), &layout, Target::Latest, &output, Reading::Whole) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let count = self.acknowledged.len();
+                let count = self.ledger.acknowledged.len();
                 let gone = format!("nothing can be restored of {count} acknowledged: {error}");
-                Ok(if count == 0 { Ok(()) } else { Err(Wrong::Lost(count as u64, gone)) })
+                if count == 0 { Ok(()) } else { Err(Wrong::Lost(count as u64, gone).into()) }
             }
-            Err(error) => Ok(Err(Wrong::Other(format!("it cannot be restored: {error}")))),
-            Ok(_) => Ok(self.judge(look)),
+            Err(error) => bail!(Wrong::Other(format!("it cannot be restored: {error}"))),
+            Ok(_) => Ok(self.judge(look)?),
         }
     }
 
     /// Judges what was restored, and nobody has opened.
     fn judge(&mut self, look: Look) -> Result<(), Wrong> {
-        let found = writing::judge(&self.file(), &self.acknowledged, look, false)?;
+        let found = self.ledger.judge(&self.file(), look, false)?;
         let end = self.first() + NUMBERS;
         if let Some(id) = found.range(end..).next() {
             return Err(Wrong::Other(format!("transaction {id} is there, which nobody wrote")));
-        }
-        if let Some(id) = self.refused.intersection(&found).next() {
-            return Err(Wrong::Other(format!("transaction {id} was refused and is there")));
         }
         if let Some(id) = self.history.difference(&found).next() {
             let text = format!("transaction {id} is gone, which was restored before");
@@ -311,25 +270,23 @@ impl<'s> Case<'s> {
 
     /// Of a database that is closed: whether the archive has its very bytes, and all moments
     /// before.
-    pub(super) fn is_the_same(&mut self, look: Look) -> Result<Result<(), Wrong>> {
+    pub(super) fn is_the_same(&mut self, look: Look) -> Result<()> {
         let file = self.file();
-        if let Err(wrong) = self.restore(look)? {
-            return Ok(Err(wrong));
-        }
+        self.restore(look)?;
         let restored = std::mem::replace(&mut self.home, file.parent().unwrap_or(&file).into());
         self.takes_over = false;
         let bytes = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
         let (ours, theirs) = (bytes(&file)?, bytes(&restored.join("db"))?);
-        let differs = || {
+        if ours != theirs {
             let at = ours.iter().zip(&theirs).position(|(one, other)| one != other);
             let (one, other) = (ours.len(), theirs.len());
-            format!("the file has {one} bytes, what was restored {other}; they differ at {at:?}")
-        };
-        if ours != theirs {
-            return Ok(Err(Wrong::Other(differs())));
+            bail!(Wrong::Other(format!(
+                "the file has {one} bytes, what was restored {other}; they differ at {at:?}"
+            )));
         }
         fs::remove_dir_all(restored).context("cannot remove what was restored")?;
-        Ok(self.proves_itself().and_then(|()| self.moments()))
+        self.proves_itself()?;
+        Ok(self.moments()?)
     }
 
     /// Reads every file of the archive to its end.
@@ -383,7 +340,7 @@ impl<'s> Case<'s> {
         outcome: &Mutex<Outcome>,
     ) -> Result<()> {
         let evidence = self.setting.evidence(self.seed)?;
-        let history = format!("life {}: {wrong:?}\n{:?}\n", self.lives, self.acknowledged);
+        let history = format!("life {}: {wrong:?}\n{:?}\n", self.lives, self.ledger);
         if self.home.exists() {
             keep(&self.home, &evidence, part, &history)?;
         }

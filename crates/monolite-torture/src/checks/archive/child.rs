@@ -19,7 +19,7 @@ use monolite_testkit::child::{Child, Program, heard, say, variable};
 
 use super::gateless::Gateless;
 use super::weather::{Habit, Outside};
-use crate::checks::writing::{Work, close};
+use crate::checks::writing::{WAL_LIMIT_BYTES, Work, close};
 
 /// The child's role.
 pub(super) const ROLE: &str = "writes with an archive";
@@ -29,9 +29,6 @@ pub(super) const REST: &str = "rest";
 
 /// Has a child say how far it is.
 pub(super) const TELL: &str = "tell";
-
-/// The smallest that the engine allows, so that the WAL begins anew often.
-pub(super) const WAL_LIMIT_BYTES: u64 = 8 << 20;
 
 /// Page caches that hold far less than is written, so that memory tells what an archive holds.
 const CACHE_BYTES: u64 = 2 << 20;
@@ -181,8 +178,9 @@ pub(super) fn play() -> Result<()> {
     let parent = thread::spawn(move || obey(&outside, &db, &told));
     let db = options.open(variable::<String>("FILE")?)?;
     let db = opened.get_or_init(|| db);
-    let work = Work { first: variable("FIRST")?, filling: variable("FILLING")?, says_early: false };
-    work.run(db, &is_over)?;
+    let (first, filling) = (variable("FIRST")?, variable("FILLING")?);
+    let work = Work { first, filling, says_early: false, is_mixed: false };
+    work.run(db, &|| is_over.load(Ordering::Relaxed))?;
     parent.join().map_err(|_| anyhow!("what the parent says was not understood"))?;
     close(db)
 }

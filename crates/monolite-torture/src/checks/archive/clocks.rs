@@ -7,7 +7,8 @@
 //!    its clock before and while it is open, [`JUMPS`] times in all. No other clock is moved.
 //! 2. Three threads make payments, each under a key of its own, and ask again for earlier ones,
 //!    which must be told that they are repeated. Behind each jump one payment more is made, and a
-//!    token of the archive is taken.
+//!    token of the archive is taken. Behind some, a statement without an end is ended by its time
+//!    limit, no earlier and not much later than without a jump.
 //! 3. In the end the file has each payment once. What each token names is restored: it is whole,
 //!    and has the payment before it.
 //!
@@ -21,11 +22,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use monolite::archive::ArchiveToken;
 use monolite::rusqlite::Connection;
-use monolite::{Clock, Database, Durability, Options};
+use monolite::{Clock, Database, Durability, ErrorKind, Options};
 use monolite_archive::{Archive, DirectoryStore, Layout, Reading, Target, internals::restore};
 use monolite_testkit::blocking::locked;
 use monolite_testkit::child::{say, variable};
@@ -62,6 +63,13 @@ const BETWEEN: i64 = 6;
 /// By what the clock is ahead or behind.
 const SHIFTS: [&str; 9] = ["+0", "+1h", "-1h", "+25h", "-25h", "+40d", "-40d", "+3650d", "-50y"];
 
+/// The time limit of a read, and how late a statement may be ended by it.
+const LIMIT: Duration = Duration::from_millis(200);
+const LATE: Duration = Duration::from_secs(20);
+
+const ENDLESS: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT SUM(i) FROM n";
+
 const SQL: &str = "INSERT INTO payment(key) VALUES (?1) RETURNING id";
 
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
@@ -77,18 +85,17 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
 
 impl Case<'_> {
     /// Plays a case; the engine lives by the wall clock if that is so.
-    fn jump(&mut self, jumps: u64, by_wall: bool) -> Result<Result<(), Wrong>> {
+    fn jump(&mut self, jumps: u64, by_wall: bool) -> Result<()> {
         let mut moments = Vec::new();
         for _ in 0..BOOTS {
-            if let Err(wrong) = self.boot(jumps / BOOTS, by_wall, &mut moments)? {
-                return Ok(Err(wrong));
-            }
+            self.boot(jumps / BOOTS, by_wall, &mut moments)?;
         }
         if !by_wall && moments.len() as u64 != jumps / BOOTS * BOOTS {
-            return Ok(Err(Wrong::Other(format!("{} moments of {jumps}", moments.len()))));
+            bail!(Wrong::Other(format!("{} moments of {jumps}", moments.len())));
         }
-        let judged = judge(&self.file(), &self.acknowledged);
-        Ok(judged.and_then(|()| self.proves_itself()).and_then(|()| self.restore_all(&moments)))
+        judge(&self.file(), &self.ledger.acknowledged)?;
+        self.proves_itself()?;
+        Ok(self.restore_all(&moments)?)
     }
 
     /// A process that starts with a clock that says anything.
@@ -97,7 +104,7 @@ impl Case<'_> {
         jumps: u64,
         by_wall: bool,
         moments: &mut Vec<(ArchiveToken, i64)>,
-    ) -> Result<Result<(), Wrong>> {
+    ) -> Result<()> {
         let clock = self.archive().with_file_name("clock");
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not text");
         let (file, archive, clock) = (text(&self.file())?, text(&self.archive())?, text(&clock)?);
@@ -114,22 +121,19 @@ impl Case<'_> {
         let theirs = faketime::variables(&clock).context(faketime::MISSING)?;
         let variables: Vec<_> = ours.into_iter().chain(theirs).collect();
         let mut child = self.setting.program.spawn(ROLE, &variables)?;
-        let (mut is_closed, mut wrong) = (false, None);
+        let mut is_closed = false;
         while let Some(line) = child.next_line() {
             match line.split_once(' ') {
-                Some(("acknowledged", key)) => {
-                    self.acknowledged.insert(key.parse()?);
-                }
                 Some(("moment", moment)) => {
                     let (token, key) = moment.split_once(' ').context("a moment has two words")?;
                     moments.push((token.parse()?, key.parse()?));
                 }
-                Some(("wrong:" | "failed", _)) => wrong = wrong.or(Some(line)),
-                _ => is_closed |= line == "closed",
+                _ => self.ledger.hear(&line)?,
             }
+            is_closed |= line == "closed";
         }
-        let unclosed = || (!is_closed).then(|| "a child has ended and not closed".into());
-        Ok(wrong.or_else(unclosed).map_or(Ok(()), |text| Err(Wrong::Other(text))))
+        let unclosed = || Wrong::Other("a child has ended and not closed".into());
+        if is_closed { Ok(()) } else { Err(unclosed().into()) }
     }
 
     fn restore_all(&self, moments: &[(ArchiveToken, i64)]) -> Result<(), Wrong> {
@@ -191,6 +195,7 @@ pub(super) fn play() -> Result<()> {
         let archive =
             Archive::of(store.clone(), Layout::directory()).upkeep_every(Duration::from_millis(5));
         let options = Options::new().durability(Durability::Archived).archive(archive);
+        let options = options.read_time_limit(LIMIT);
         let options = if by_wall { options.clock(Arc::new(ByWall::default())) } else { options };
         let db = options.open(&file)?;
         let create = "CREATE TABLE IF NOT EXISTS payment(id INTEGER PRIMARY KEY, key INTEGER)";
@@ -232,8 +237,11 @@ impl Load<'_> {
                     }
                 });
             }
-            let jumped = (0..jumps).try_for_each(|_| {
+            let jumped = (0..jumps).try_for_each(|jump| {
                 shift(rng.choice(SHIFTS).unwrap_or("+0"))?;
+                if jump == 0 && !self.by_wall {
+                    self.end_the_endless();
+                }
                 self.await_more();
                 let key = self.pay_new();
                 self.ask_again(rng);
@@ -243,6 +251,19 @@ impl Load<'_> {
             is_over.store(true, Ordering::Relaxed);
             jumped
         })
+    }
+
+    /// Has a statement without an end be ended by its time limit.
+    fn end_the_endless(&self) {
+        let start = Instant::now();
+        let ended = self.db.read(|tx| tx.query_row(ENDLESS, (), |_| Ok(()))).wait();
+        let (took, is_timeout) = (
+            start.elapsed(),
+            ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout),
+        );
+        if !is_timeout || took < LIMIT || took > LIMIT + LATE {
+            say(&format!("wrong: an endless statement ended after {took:?} with {ended:?}"));
+        }
     }
 
     /// Waits until some payments more have begun.

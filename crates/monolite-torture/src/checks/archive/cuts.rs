@@ -17,15 +17,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use monolite::{Database, Durability, Options};
 use monolite_archive::Archive;
-use monolite_testkit::child::{Child, Heard};
 use monolite_testkit::mounts::{Disk, FileSystem};
 
 use super::case::{Case, PATIENCE};
-use super::child::WAL_LIMIT_BYTES;
 use super::count_one;
 use crate::checks::lanes::{self, book, on_both};
-use crate::checks::writing::Look;
-use crate::checks::wrong::Wrong;
+use crate::checks::writing::{Look, WAL_LIMIT_BYTES};
+use crate::checks::wrong::{Wrong, verdict};
 use crate::{Outcome, Setting};
 
 /// Cuts of one file system; then a new one is made.
@@ -56,10 +54,10 @@ fn lane(
         let mut case = Case::new(setting, number, Some(&homes))?;
         let of_this = CUTS.min(cuts - done);
         for _ in 0..of_this {
-            let (before, is_kept) = (case.acknowledged.len(), case.rng.bool());
-            let verdict = case.cut_once(&mut disk, Durability::Archived, is_kept)?;
+            let (before, is_kept) = (case.ledger.acknowledged.len(), case.rng.bool());
+            let verdict = verdict(case.cut_once(&mut disk, Durability::Archived, is_kept))?;
             (done, kept) = (done + 1, kept + u64::from(is_kept));
-            count_one(setting, outcome, case.acknowledged.len() - before)?;
+            count_one(setting, outcome, case.ledger.acknowledged.len() - before)?;
             if let Err(wrong) = verdict {
                 case.book(wrong, (kind.name(), 5 * 2 * CUTS), outcome)?;
                 break;
@@ -85,7 +83,7 @@ fn control(setting: &Setting<'_>, kind: FileSystem, outcome: &Mutex<Outcome>) ->
         let mut disk = Disk::new(setting.scratch(), kind)?;
         let homes = disk.path().to_owned();
         let mut case = Case::new(setting, u64::MAX - cut, Some(&homes))?;
-        Ok(match case.cut_once(&mut disk, Durability::Synced, false)? {
+        Ok(match verdict(case.cut_once(&mut disk, Durability::Synced, false))? {
             Err(Wrong::Lost(_, what)) => Some(what),
             _ => None,
         })
@@ -93,50 +91,24 @@ fn control(setting: &Setting<'_>, kind: FileSystem, outcome: &Mutex<Outcome>) ->
 }
 
 impl Case<'_> {
-    /// A child writes until the power is cut; then what is left is judged.
-    fn cut_once(
-        &mut self,
-        disk: &mut Disk,
-        durability: Durability,
-        is_kept: bool,
-    ) -> Result<Result<(), Wrong>> {
+    /// A child writes until the power is cut at a random moment; then what is left is judged.
+    fn cut_once(&mut self, disk: &mut Disk, durability: Durability, is_kept: bool) -> Result<()> {
         let mut child = self.orders(durability).spawn(self.setting.program)?;
-        let failed = self.write_until_cut(&mut child, disk)?;
+        let (is_early, cutter) = (self.rng.u8(..4) == 0, disk.arm()?);
+        let range = if is_early { 0..100_000 } else { 100_000..600_000 };
+        let until = Instant::now() + Duration::from_micros(self.rng.u64(range));
+        self.ledger.hear_until(&mut child, until)?;
+        cutter.cut()?;
         child.kill()?;
         drop(child);
         disk.restart()?;
-        if let Some(wrong) = failed {
-            return Ok(Err(wrong));
-        }
         let look = if self.rng.u8(..8) == 0 { Look::Thorough } else { Look::Quick };
         if !is_kept {
             self.lose_disk()?;
             return self.restore(look);
         }
-        match self.open_again() {
-            Ok(()) => self.is_the_same(look),
-            Err(wrong) => Ok(Err(wrong)),
-        }
-    }
-
-    /// Hears the child until a random moment and cuts the power; says what failed before.
-    fn write_until_cut(&mut self, child: &mut Child, disk: &Disk) -> Result<Option<Wrong>> {
-        let (is_early, cutter) = (self.rng.u8(..4) == 0, disk.arm()?);
-        let range = if is_early { 0..100_000 } else { 100_000..600_000 };
-        let until = Instant::now() + Duration::from_micros(self.rng.u64(range));
-        let left = || until.saturating_duration_since(Instant::now());
-        let mut failed = None;
-        while !left().is_zero() {
-            match child.listen(left()) {
-                Heard::Line(line) => {
-                    let wrong = self.hear(&line);
-                    failed = failed.or(wrong);
-                }
-                Heard::Silence | Heard::End => {}
-            }
-        }
-        cutter.cut()?;
-        Ok(failed)
+        self.open_again()?;
+        self.is_the_same(look)
     }
 
     /// Opens what a cut has left, and closes it once nothing is to be copied.
@@ -146,7 +118,7 @@ impl Case<'_> {
         let archive = archive.to_str().ok_or_else(|| other("its path is no text".into()))?;
         let archive = Archive::at(archive).map_err(|error| other(error.to_string()))?;
         // A takeover that was cut off is said once more.
-        let archive = archive.take_over(self.is_taking_over);
+        let archive = archive.take_over(self.is_taking_over && !self.ledger.is_open);
         let options = Options::new().wal_limit_bytes(WAL_LIMIT_BYTES);
         let options = options.archive(archive).durability(Durability::Archived);
         let opened = options.open(self.file());

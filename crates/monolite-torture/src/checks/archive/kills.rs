@@ -20,7 +20,7 @@ use super::weather::Weather;
 use super::{AT_ONCE, control, count_one};
 use crate::checks::lanes::{book, side_by_side};
 use crate::checks::writing::Look;
-use crate::checks::wrong::Wrong;
+use crate::checks::wrong::verdict;
 use crate::{Outcome, Setting};
 
 /// Lives of one database; many make its check slow.
@@ -32,8 +32,8 @@ const CONTROLS: u64 = 20;
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
     let name = "writes that do not wait for the archive are lost with the disk";
     control(setting, name, CONTROLS, outcome, &|case| {
-        let killed = case.life(Durability::Synced, Weather::Fair)?;
-        Ok(killed.and(case.restore(Look::Quick)?))
+        case.life(Durability::Synced, Weather::Fair)?;
+        case.restore(Look::Quick)
     })?;
     side_by_side(AT_ONCE, amount.div_ceil(LIVES), |number| {
         let mut case = Case::new(setting, number, None)?;
@@ -44,16 +44,9 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
             if setting.watch.is_stopped() {
                 return Ok(());
             }
-            let before = case.acknowledged.len();
-            let killed = case.life(Durability::Archived, weather)?;
-            let look = if life == lives { Look::Thorough } else { Look::Quick };
-            let verdict = killed.and(case.restore(look)?);
-            count_one(setting, outcome, case.acknowledged.len() - before)?;
-            let verdict = verdict.and_then(|()| match (life == lives, case.rng.bool()) {
-                (true, _) => case.proves_itself(),
-                (false, true) => case.adopt(),
-                (false, false) => Ok(()),
-            });
+            let before = case.ledger.acknowledged.len();
+            let verdict = verdict(case.live_and_restore(weather, life == lives))?;
+            count_one(setting, outcome, case.ledger.acknowledged.len() - before)?;
             if let Err(wrong) = verdict {
                 return case.book(wrong, ("kills", lives), outcome);
             }
@@ -65,18 +58,29 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
 }
 
 impl Case<'_> {
+    /// A life, and what is restored after it; an operator may adopt that, unless it is the last.
+    fn live_and_restore(&mut self, weather: Weather, is_last: bool) -> Result<()> {
+        self.life(Durability::Archived, weather)?;
+        self.restore(if is_last { Look::Thorough } else { Look::Quick })?;
+        match (is_last, self.rng.bool()) {
+            (true, _) => self.proves_itself()?,
+            (false, true) => self.adopt()?,
+            (false, false) => {}
+        }
+        Ok(())
+    }
+
     /// A child writes and is killed, and its disk is gone.
-    fn life(&mut self, durability: Durability, weather: Weather) -> Result<Result<(), Wrong>> {
+    fn life(&mut self, durability: Durability, weather: Weather) -> Result<()> {
         let mut child = self.orders(durability).spawn(self.setting.program)?;
-        let wrong = self.torment(&mut child, weather)?;
+        self.torment(&mut child, weather)?;
         child.kill()?;
-        let rest = self.hear_rest(&mut child);
-        self.lose_disk()?;
-        Ok(wrong.or(rest).map_or(Ok(()), Err))
+        self.ledger.hear_rest(&mut child)?;
+        self.lose_disk()
     }
 
     /// Hears a child until a random moment, and may have it close.
-    fn torment(&mut self, child: &mut Child, weather: Weather) -> Result<Option<Wrong>> {
+    fn torment(&mut self, child: &mut Child, weather: Weather) -> Result<()> {
         // A claim makes many requests, and rests after each that fails: bad weather comes later.
         let is_bad = weather == Weather::Bad;
         if !is_bad {
@@ -85,16 +89,18 @@ impl Case<'_> {
         let choice = self.rng.u8(..16);
         if choice < 2 {
             thread::sleep(Duration::from_micros(self.rng.u64(..120_000)));
-            return Ok(None);
+            return Ok(());
         }
         let count = self.rng.usize(..120);
-        let first = if is_bad { self.hear_some(child, 1)? } else { None };
-        child.tell(weather.word())?;
-        let wrong = first.or(self.hear_some(child, count)?);
+        if is_bad {
+            self.hear_some(child, 1)?;
+            child.tell(weather.word())?;
+        }
+        self.hear_some(child, count)?;
         if choice == 2 {
             child.go_on();
             thread::sleep(Duration::from_micros(self.rng.u64(..20_000)));
         }
-        Ok(wrong)
+        Ok(())
     }
 }

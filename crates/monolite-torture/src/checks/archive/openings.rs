@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use monolite::{Database, Durability, ErrorKind, Options};
 use monolite_archive::{
     Archive, DirectoryStore, Layout,
@@ -43,7 +43,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
 }
 
 impl Case<'_> {
-    fn open_two(&mut self) -> Result<Result<(), Wrong>> {
+    fn open_two(&mut self) -> Result<()> {
         let one = self.file();
         let first = self.orders(Durability::Archived).first;
         let archive = || Archive::of(Arc::new(self.store()), Layout::directory());
@@ -51,13 +51,9 @@ impl Case<'_> {
         markers::create(&db)?;
         db.write(move |tx| markers::put(tx, first)).wait()?;
         db.close()?;
-        self.acknowledged.insert(first);
-        if let Err(wrong) = self.restore(Look::Quick)? {
-            return Ok(Err(wrong));
-        }
-        if let Err(wrong) = self.adopt() {
-            return Ok(Err(wrong));
-        }
+        self.ledger.acknowledged.insert(first);
+        self.restore(Look::Quick)?;
+        self.adopt()?;
         let two = self.file();
         let (held, quick) = if self.rng.bool() { (one, two) } else { (two, one) };
         // They go on where the first life was.
@@ -66,11 +62,11 @@ impl Case<'_> {
         let ends = self.hold_up(at, (&held, first), (&quick, first + 1))?;
         for (end, id) in ends.iter().zip([first, first + 1]) {
             match end {
-                Ok(()) => drop(self.acknowledged.insert(id)),
+                Ok(()) => drop(self.ledger.acknowledged.insert(id)),
                 Err(error) if error.kind() == ErrorKind::Fenced => {}
                 Err(error) => {
                     let text = format!("held up at request {at}: an opening ends with {error:?}");
-                    return Ok(Err(Wrong::Other(text)));
+                    bail!(Wrong::Other(text));
                 }
             }
         }
@@ -80,7 +76,7 @@ impl Case<'_> {
                 "held up at request {at}, {opened} of two files with one history \
                                 became its primary: {ends:?}"
             );
-            return Ok(Err(Wrong::Other(text)));
+            bail!(Wrong::Other(text));
         }
         self.restore(Look::Quick)
     }

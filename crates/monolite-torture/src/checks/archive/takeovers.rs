@@ -71,19 +71,12 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
 }
 
 impl Case<'_> {
-    fn replace(
-        &mut self,
-        arrangement: Arrangement,
-        first: First,
-        kept: Kept,
-    ) -> Result<Result<(), Wrong>> {
+    fn replace(&mut self, arrangement: Arrangement, first: First, kept: Kept) -> Result<()> {
         let mut orders = self.orders(Durability::Archived);
         orders.arrangement = arrangement;
         let mut old = orders.spawn(self.setting.program)?;
         let count = self.rng.usize(1..200);
-        if let Some(wrong) = self.hear_some(&mut old, count)? {
-            return Ok(Err(wrong));
-        }
+        self.hear_some(&mut old, count)?;
         match kept {
             Kept::Still => {
                 thread::sleep(Duration::from_millis(self.rng.u64(..60)));
@@ -92,40 +85,32 @@ impl Case<'_> {
             Kept::Off(weather) => old.tell(weather.word())?,
             Kept::Free => {}
         }
-        let fenced = if first == First::Fence { self.fence() } else { Ok(()) };
-        if let Err(wrong) = fenced.and(self.restore(Look::Quick)?) {
-            return Ok(Err(wrong));
+        if first == First::Fence {
+            self.fence()?;
         }
+        self.restore(Look::Quick)?;
         if first == First::Restore {
             let count = self.rng.usize(1..50);
-            if let Some(wrong) = self.hear_some(&mut old, count)? {
-                return Ok(Err(wrong));
-            }
+            self.hear_some(&mut old, count)?;
         }
         // What was restored too early cannot be adopted, so that control has the next one say it.
-        if first == First::Fence
-            && self.rng.bool()
-            && let Err(wrong) = self.adopt()
-        {
-            return Ok(Err(wrong));
+        if first == First::Fence && self.rng.bool() {
+            self.adopt()?;
         }
         let mut new = self.orders(Durability::Archived).spawn(self.setting.program)?;
         let count = self.rng.usize(1..200);
-        if let Some(wrong) = self.hear_some(&mut new, count)? {
-            return Ok(Err(wrong));
-        }
+        self.hear_some(&mut new, count)?;
         match kept {
             Kept::Still => old.resume()?,
             Kept::Off(_) => old.tell(Weather::Fair.word())?,
             Kept::Free => {}
         }
         let is_fenced = self.hear_stale(&mut old)?;
-        if let Some(wrong) = self.hear_some(&mut new, 1)?.or_else(|| self.close(&mut new)) {
-            return Ok(Err(wrong));
-        }
-        let verdict = self.is_the_same(Look::Thorough)?;
+        self.hear_some(&mut new, 1)?;
+        self.close(&mut new)?;
+        self.is_the_same(Look::Thorough)?;
         let stale = "the old primary goes on, and is not told that it is fenced";
-        Ok(verdict.and(if is_fenced { Ok(()) } else { Err(Wrong::Other(stale.into())) }))
+        if is_fenced { Ok(()) } else { Err(Wrong::Other(stale.into()).into()) }
     }
 
     /// Hears a primary that is none any more until it ends; whether it says that it is fenced.
@@ -133,10 +118,10 @@ impl Case<'_> {
         let (start, mut is_fenced) = (Instant::now(), false);
         loop {
             match child.listen(STALE) {
-                Heard::Line(line) => match self.hear(&line) {
-                    Some(wrong) if wrong.to_string().contains(FENCED) => is_fenced = true,
-                    _ => {}
-                },
+                Heard::Line(line) => {
+                    let heard = self.ledger.hear(&line);
+                    is_fenced |= heard.is_err_and(|wrong| wrong.to_string().contains(FENCED));
+                }
                 Heard::End => return Ok(is_fenced),
                 Heard::Silence => child.go_on(),
             }

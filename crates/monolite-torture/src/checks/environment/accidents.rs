@@ -218,6 +218,7 @@ fn attempt(row: &Row, when: When, case: &mut Case<'_>) -> Result<()> {
         if let Some(reason) = scene.skipped.take() {
             case.skip(reason);
         } else {
+            scene.settle();
             judge(row, &scene, case);
         }
         return Ok(());

@@ -7,8 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use monolite::{Database, Options};
 use monolite_testkit::child::{say, variable};
+use monolite_testkit::markers;
 
-use super::{Case, marks};
+use super::Case;
 
 /// The syncs that are made to fail, one in each run: those of the opening, of lonely writes, of
 /// batches, and of checkpoints.
@@ -22,12 +23,12 @@ pub(super) fn write_until_refused() -> Result<()> {
     say("");
     let path: PathBuf = variable("FILE")?;
     let db = Options::new().wal_limit_bytes(8 << 20).open(path)?;
-    marks::create(&db)?;
+    markers::create(&db)?;
     let mut refused = 0;
     for id in 1..400 {
         // Every other write comes with company, so that both ways to sync are used.
-        let company = db.write(move |tx| marks::put(tx, id * 2 + 1, &[1; 9_000]));
-        let write = db.write(move |tx| marks::put(tx, id * 2, &[1; 9_000]));
+        let company = db.write(move |tx| markers::put_filled(tx, id * 2 + 1, &[1; 9_000]));
+        let write = db.write(move |tx| markers::put_filled(tx, id * 2, &[1; 9_000]));
         for (id, write) in [(id * 2 + 1, company), (id * 2, write)] {
             match write.wait() {
                 Ok(()) => say(&format!("acknowledged {id}")),
@@ -88,10 +89,11 @@ pub(super) fn failed_sync(case: &mut Case<'_>) -> Result<()> {
 /// Nothing that was acknowledged may be missing once the database is opened again, and it works.
 fn reopened(case: &mut Case<'_>, path: &Path, acknowledged: &BTreeSet<i64>) -> Result<()> {
     let db = Database::open(path)?;
-    marks::create(&db)?;
-    db.write(|tx| marks::put(tx, 1_000_000, &[])).wait()?;
+    markers::create(&db)?;
+    db.write(|tx| markers::put_filled(tx, 1_000_000, &[])).wait()?;
     db.close()?;
-    case.verify(path, acknowledged)
+    case.verify(path, acknowledged);
+    Ok(())
 }
 
 fn strace_works() -> Result<(), String> {

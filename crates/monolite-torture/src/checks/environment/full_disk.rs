@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use monolite::{Database, Error, ErrorKind, Options, Sharing};
+use monolite_testkit::markers;
+use monolite_testkit::mounts::Mount;
 
-use super::batch::as_one_batch;
-use super::{Case, marks};
+use super::Case;
+use crate::checks::lanes::as_one_batch;
 
 /// From less than an empty database takes up to some hundred transactions.
 const SIZES: [&str; 14] = [
@@ -23,51 +24,12 @@ const ROOMY: &str = "64m";
 const FILLING: usize = 5_000;
 const ENOUGH: i64 = 10_000;
 
-/// A file system mounted for one case.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn small(path: &Path, size: &str) -> Result<Mount> {
-        fs::create_dir_all(path)?;
-        mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"], path)?;
-        Ok(Mount(path.to_owned()))
-    }
-
-    fn read_only(path: &Path) -> Result<Mount> {
-        let name = path.to_str().context("the path is text")?;
-        mount(&["--bind", name], path)?;
-        let bound = Mount(path.to_owned());
-        mount(&["-o", "remount,ro,bind"], path)?;
-        Ok(bound)
-    }
-
-    fn resize(&self, size: &str) -> Result<()> {
-        mount(&["-o", &format!("remount,size={size}")], &self.0)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // A mount that stays shows when its directory cannot be removed, which is reported.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
-fn mount(words: &[&str], path: &Path) -> Result<()> {
-    let output = Command::new("mount").args(words).arg(path).output().context("mount")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
-}
-
 /// Disks of many sizes are filled; then there is room again.
 pub(super) fn fills_up(case: &mut Case<'_>) -> Result<()> {
     let mut opened = 0;
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
         for size in SIZES {
-            let at = case.directory().join(format!("{sharing:?}-{size}"));
-            let mount = match Mount::small(&at, size) {
+            let mount = match Mount::small(size) {
                 Ok(mount) => mount,
                 Err(error) => {
                     case.skip(format!("a small tmpfs: {error:#}"));
@@ -85,7 +47,7 @@ pub(super) fn fills_up(case: &mut Case<'_>) -> Result<()> {
 
 /// Fills one disk and makes room again; whether a database could be opened before.
 fn fill(case: &mut Case<'_>, mount: &Mount, size: &str, sharing: Sharing) -> Result<bool> {
-    let path = mount.0.join("db");
+    let path = mount.path().join("db");
     let options = || Options::new().sharing(sharing).readers(1);
     let is_clear = |error: &Error| error.kind() == ErrorKind::Storage;
     let mut acknowledged = BTreeSet::new();
@@ -94,15 +56,15 @@ fn fill(case: &mut Case<'_>, mount: &Mount, size: &str, sharing: Sharing) -> Res
     match opened {
         Err(error) => case.expect(is_clear(&error), || format!("{size}: opening gave {error:?}")),
         Ok(db) => {
-            if let Err(error) = marks::create(&db) {
+            if let Err(error) = markers::create(&db) {
                 case.expect(is_clear(&error), || format!("{size}: the schema gave {error:?}"));
             } else {
                 fill_until_full(case, &db, size, &mut acknowledged)?;
             }
             mount.resize(ROOMY)?;
             for id in [ENOUGH + 1, ENOUGH + 2] {
-                marks::create(&db)?;
-                match db.write(move |tx| marks::put(tx, id, &[2; FILLING])).wait() {
+                markers::create(&db)?;
+                match db.write(move |tx| markers::put_filled(tx, id, &[2; FILLING])).wait() {
                     Ok(()) => _ = acknowledged.insert(id),
                     Err(error) => {
                         case.broken(format!("{size}: with room again, writing gave {error:?}"));
@@ -116,9 +78,9 @@ fn fill(case: &mut Case<'_>, mount: &Mount, size: &str, sharing: Sharing) -> Res
     }
     mount.resize(ROOMY)?;
     let db = options().open(&path).with_context(|| format!("{size}: with room again"))?;
-    marks::create(&db)?;
+    markers::create(&db)?;
     db.close()?;
-    case.verify(&path, &acknowledged)?;
+    case.verify(&path, &acknowledged);
     Ok(could_open)
 }
 
@@ -129,13 +91,15 @@ fn fill_until_full(
     acknowledged: &mut BTreeSet<i64>,
 ) -> Result<()> {
     for id in 1..ENOUGH {
-        let Err(error) = db.write(move |tx| marks::put(tx, id, &[9; FILLING])).wait() else {
+        let Err(error) = db.write(move |tx| markers::put_filled(tx, id, &[9; FILLING])).wait()
+        else {
             acknowledged.insert(id);
             continue;
         };
         let is_clear = error.kind() == ErrorKind::Storage;
         case.expect(is_clear, || format!("{size}: the full disk gave {error:?}"));
-        let seen = marks::count(db).with_context(|| format!("{size}: a read on a full disk"))?;
+        let count = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
+        let seen: i64 = count.wait().with_context(|| format!("{size}: a read on a full disk"))?;
         case.expect(seen == acknowledged.len() as i64, || {
             format!("{size}: a read saw {seen} of {} transactions", acknowledged.len())
         });
@@ -147,7 +111,7 @@ fn fill_until_full(
 
 /// A member that does not fit on the disk fails alone.
 pub(super) fn one_member_too_large(case: &mut Case<'_>) -> Result<()> {
-    let mount = match Mount::small(&case.directory().join("disk"), "4m") {
+    let mount = match Mount::small("4m") {
         Ok(mount) => mount,
         Err(error) => {
             case.skip(format!("a small tmpfs: {error:#}"));
@@ -155,13 +119,13 @@ pub(super) fn one_member_too_large(case: &mut Case<'_>) -> Result<()> {
         }
     };
     case.tried += 1;
-    let path = mount.0.join("db");
+    let path = mount.path().join("db");
     let db = Database::open(&path)?;
-    marks::create(&db)?;
-    let small = |id| db.write(move |tx| marks::put(tx, id, &[1; 100]));
+    markers::create(&db)?;
+    let small = |id| db.write(move |tx| markers::put_filled(tx, id, &[1; 100]));
     let (before, large, after) = as_one_batch(&db, || {
         let before: Vec<_> = (1..10).map(|id| (id, small(id))).collect();
-        let large = db.write(|tx| marks::put(tx, 100, &[2; 3_000_000]));
+        let large = db.write(|tx| markers::put_filled(tx, 100, &[2; 3_000_000]));
         let after: Vec<_> = (11..20).map(|id| (id, small(id))).collect();
         (before, large, after)
     })?;
@@ -181,38 +145,41 @@ pub(super) fn one_member_too_large(case: &mut Case<'_>) -> Result<()> {
     }
     mount.resize(ROOMY)?;
     db.close()?;
-    case.verify(&path, &acknowledged)
+    case.verify(&path, &acknowledged);
+    Ok(())
 }
 
 /// A directory in which nothing can be created, with a database and without.
 pub(super) fn read_only(case: &mut Case<'_>) -> Result<()> {
-    let at = case.directory().join("directory");
-    fs::create_dir_all(&at)?;
-    let path = at.join("db");
-    let db = Database::open(&path)?;
-    marks::create(&db)?;
-    db.write(|tx| marks::put(tx, 1, &[])).wait()?;
-    db.close()?;
-    let mount = match Mount::read_only(&at) {
+    let prepare = |directory: &Path| -> Result<()> {
+        let db = Database::open(directory.join("db"))?;
+        markers::create(&db)?;
+        db.write(|tx| markers::put(tx, 1)).wait()?;
+        Ok(db.close()?)
+    };
+    let mut prepared = Ok(());
+    let mount = match Mount::read_only(|directory| prepared = prepare(directory)) {
         Ok(mount) => mount,
         Err(error) => {
             case.skip(format!("a read-only mount: {error:#}"));
             return Ok(());
         }
     };
-    for file in [path.clone(), at.join("new")] {
+    prepared?;
+    for name in ["db", "new"] {
         case.tried += 1;
-        match Database::open(&file) {
+        match Database::open(mount.path().join(name)) {
             Ok(_) => case.broken("a database was opened in it"),
             Err(error) => {
-                let names_it = error.to_string().contains(&*at.to_string_lossy());
+                let names_it = error.to_string().contains(&*mount.path().to_string_lossy());
                 case.expect(error.kind() == ErrorKind::Storage && names_it, || {
                     format!("it gave {error:?}")
                 });
             }
         }
     }
-    drop(mount);
-    Database::open(&path)?.close()?;
-    case.verify(&path, &BTreeSet::from([1]))
+    let copy = case.directory().join("db");
+    fs::copy(mount.path().join("db"), &copy)?;
+    case.verify(&copy, &BTreeSet::from([1]));
+    Ok(())
 }

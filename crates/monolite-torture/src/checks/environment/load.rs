@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use monolite::{Database, ErrorKind};
 use monolite_testkit::blocking::locked;
-
-use super::marks;
+use monolite_testkit::markers;
 
 const WRITERS: usize = 4;
 
@@ -63,7 +62,7 @@ impl Load<'_> {
             let id = self.next.fetch_add(1, Ordering::SeqCst);
             let is_after = self.is_done.load(Ordering::SeqCst);
             let filling = filling.to_vec();
-            let result = self.db.write(move |tx| marks::put(tx, id, &filling)).wait();
+            let result = self.db.write(move |tx| markers::put_filled(tx, id, &filling)).wait();
             let mut came = self.came();
             match result {
                 Ok(()) => {

@@ -16,9 +16,12 @@ use anyhow::{Context as _, Result};
 use monolite::rusqlite::Connection;
 use monolite::{Options, Sharing};
 use monolite_testkit::child::{say, variable};
+use monolite_testkit::markers;
 
+use super::Case;
 use super::load::{Came, under_load};
-use super::{Case, marks};
+use crate::checks::writing::{Look, judge};
+use crate::checks::wrong::Wrong;
 
 /// How often the loss is tried to be shown before the control counts as unnoticed.
 const TRIES: u32 = 60;
@@ -54,9 +57,7 @@ fn have_visited(case: &Case<'_>, path: &Path) -> Result<String> {
 /// What came of a load during which a second descriptor was closed and stock SQLite came by.
 struct Robbed {
     came: Came,
-    lost: usize,
-    partial: u64,
-    integrity: String,
+    wrong: Option<Wrong>,
     neighbour: String,
 }
 
@@ -66,7 +67,7 @@ fn rob(case: &Case<'_>, sharing: Sharing, endings: &[&str], number: u32) -> Resu
     let path = case.directory().join(name);
     let file = path.to_str().context("the path is text")?.to_owned();
     let db = Options::new().sharing(sharing).open(&path)?;
-    marks::create(&db)?;
+    markers::create(&db)?;
     let mut neighbour = String::new();
     let came = under_load(&db, 1, 500, 200, |load| {
         for ending in endings {
@@ -79,31 +80,14 @@ fn rob(case: &Case<'_>, sharing: Sharing, endings: &[&str], number: u32) -> Resu
     // Closing fails when the engine noticed; what counts is what is left for the next opening.
     let _ = db.close();
     drop(db);
-    let (lost, partial, integrity) = match marks::look(&path) {
-        Ok(found) => {
-            let lost = came.acknowledged.difference(&found.whole).count();
-            (lost, found.partial, found.integrity)
-        }
-        Err(error) => (came.acknowledged.len(), 0, error.to_string()),
-    };
-    Ok(Robbed { came, lost, partial, integrity, neighbour })
+    let wrong = judge(&path, &came.acknowledged, Look::Thorough, true).err();
+    Ok(Robbed { came, wrong, neighbour })
 }
 
 impl Robbed {
-    fn is_harmed(&self) -> bool {
-        self.lost > 0 || self.partial > 0 || self.integrity != "ok"
-    }
-
     fn told(&self) -> String {
-        format!(
-            "{} of {} acknowledged lost, {} partial, integrity {}, the neighbour {}, refusals {:?}",
-            self.lost,
-            self.came.acknowledged.len(),
-            self.partial,
-            self.integrity,
-            self.neighbour,
-            self.came.refusals
-        )
+        let (wrong, neighbour, refusals) = (&self.wrong, &self.neighbour, &self.came.refusals);
+        format!("{wrong:?}, the neighbour {neighbour}, refusals {refusals:?}")
     }
 }
 
@@ -114,10 +98,10 @@ pub(super) fn second_descriptor(case: &mut Case<'_>) -> Result<()> {
             case.tried += 1;
             let robbed = rob(case, sharing, &[""], number)?;
             case.acknowledged += robbed.came.acknowledged.len() as u64;
-            case.lost += robbed.lost as u64;
-            case.partial += robbed.partial;
+            case.lost += u64::from(matches!(robbed.wrong, Some(Wrong::Lost(..))));
+            case.partial += u64::from(matches!(robbed.wrong, Some(Wrong::Partial(_))));
             let goes_on = robbed.came.goes_on && robbed.came.refusals.is_empty();
-            case.expect(goes_on && !robbed.is_harmed(), || {
+            case.expect(goes_on && robbed.wrong.is_none(), || {
                 format!("{sharing:?}: {}", robbed.told())
             });
         }
@@ -136,7 +120,7 @@ fn control(case: &mut Case<'_>) -> Result<()> {
         case.tried += 1;
         let robbed = rob(case, Sharing::Exclusive, &["", "-shm"], number)?;
         last = robbed.told();
-        if robbed.is_harmed() {
+        if robbed.wrong.is_some() {
             case.controls.push((name, true, format!("at try {}: {last}", number + 1)));
             return Ok(());
         }

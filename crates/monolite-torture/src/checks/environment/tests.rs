@@ -1,6 +1,7 @@
 //! A case that finds something says so.
 
 use monolite_testkit::child::Program;
+use monolite_testkit::markers;
 
 use super::*;
 
@@ -22,10 +23,11 @@ fn a_case_that_loses_something_is_a_finding_with_evidence() {
         let lossy: Run = |case| {
             let path = case.directory().join("db");
             let db = monolite::Database::open(&path)?;
-            marks::create(&db)?;
-            db.write(|tx| marks::put(tx, 1, &[])).wait()?;
+            markers::create(&db)?;
+            db.write(|tx| markers::put(tx, 1)).wait()?;
             db.close()?;
-            case.verify(&path, &BTreeSet::from([1, 2]))
+            case.verify(&path, &BTreeSet::from([1, 2]));
+            Ok(())
         };
         run_one(setting, "lossy", &lossy, &mut outcome).unwrap();
         let erring: Run = |_| anyhow::bail!("no such thing");

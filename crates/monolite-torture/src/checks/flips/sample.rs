@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 use monolite::rusqlite::types::ValueRef;
 use monolite::{Database, Error, ErrorKind, Options, ReadTx, Tx};
 use monolite_testkit::storage::wal_beside;
-use serde::{Deserialize, Serialize};
 
 /// Tables with a rowid and without, indexes, and values with pages of their own.
 const SCHEMA: &str = "
@@ -69,7 +68,7 @@ pub(super) enum Image {
 }
 
 /// What an image must answer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(super) struct Expected {
     /// The states that the database was in with each commit in its WAL, the last one last.
     pub(super) states: Vec<Digests>,
@@ -77,8 +76,8 @@ pub(super) struct Expected {
     pub(super) after: Digests,
 }
 
-/// The files and the answers to expect of them, in a directory that parent and children share.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The files and the answers to expect of them.
+#[derive(Clone, Debug)]
 pub(super) struct Sample {
     directory: PathBuf,
     pub(super) closed: Expected,
@@ -86,7 +85,7 @@ pub(super) struct Sample {
 }
 
 /// Whether the pages have checksums that are verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
     Checked,
     /// The broken arrangement.

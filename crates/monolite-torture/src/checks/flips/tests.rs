@@ -1,22 +1,10 @@
 //! The check passes the engine, and notices what it must.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 
-use monolite_testkit::child::{Program, play};
+use monolite_testkit::child::Program;
 
 use super::*;
-use crate::{Plan, Watch};
-
-/// Does nothing in an ordinary test run.
-#[test]
-fn plays_the_role_it_was_started_for() {
-    // After what the harness has printed on the line.
-    if std::env::var_os("SAMPLE").is_some() {
-        say("");
-    }
-    play(CHECK.roles);
-}
 
 /// What came of some cases, up to the first that was answered wrongly.
 fn verdicts(pages: Pages, judge: Judge) -> Vec<Verdict> {
@@ -66,19 +54,9 @@ fn lost_transactions_without_a_report_are_noticed() {
 }
 
 #[test]
-fn a_run_in_child_processes_keeps_the_promise() {
-    let directory = tempfile::tempdir().unwrap();
-    let name = "checks::flips::tests::plays_the_role_it_was_started_for";
-    let plan = Plan {
-        dir: directory.path().to_owned(),
-        evidence: directory.path().join("evidence"),
-        seed: 1,
-        checks: vec![(&CHECK, 40)],
-        program: Program::this_test(name).unwrap(),
-    };
-    let watch = Watch { tell: &|_| {}, stop: &AtomicBool::new(false) };
-    let outcome = crate::run(&plan, watch).unwrap().remove(0);
+fn a_run_keeps_the_promise_and_notices_both_controls() {
+    let program = Program::this().unwrap();
+    let outcome = Setting::with(&CHECK, 1, &program, |setting| run(setting, 40)).unwrap();
     assert!(outcome.is_kept(), "{outcome:?}");
-    assert_eq!(outcome.attempted, 40, "{outcome:?}");
-    assert_eq!(outcome.controls.len(), 2);
+    assert_eq!((outcome.attempted, outcome.controls.len()), (40, 2), "{outcome:?}");
 }

@@ -12,7 +12,6 @@
 //!    looked at in full.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +29,7 @@ use super::cgroup::Cgroup;
 use super::{
     CAPACITY, LEAST_OFFERED, MAX_BATCH, NOT_OFFERED, PAYLOAD, READER_CACHE, WAL_LIMIT, WRITER_CACHE,
 };
+use crate::checks::lanes::status;
 
 /// How many times the sustained rate is offered.
 pub(super) const TIMES: u64 = 10;
@@ -141,7 +141,7 @@ pub(super) fn measure() -> Result<()> {
         (figures, tallies)
     });
     figures.refused = shared.refused.load(Ordering::Relaxed);
-    figures.high_water_bytes = status("VmHWM");
+    figures.high_water_bytes = status(std::process::id(), "VmHWM");
     let stats = db.stats();
     figures.longest_ns =
         stats.batch_time_ns.max + stats.sync_time_ns.max + stats.writer_pause_ns.max;
@@ -169,10 +169,11 @@ pub(super) fn flood() -> Result<()> {
             scope.spawn(move || generator.run());
         }
         let start = Instant::now();
-        while start.elapsed() < FLOOD && status("VmRSS") <= limit {
+        while start.elapsed() < FLOOD && status(std::process::id(), "VmRSS") <= limit {
             thread::sleep(GLANCE);
         }
-        let (held, offered) = (status("VmRSS"), shared.offered.load(Ordering::Relaxed));
+        let (held, offered) =
+            (status(std::process::id(), "VmRSS"), shared.offered.load(Ordering::Relaxed));
         let wanted = rate as f64 * start.elapsed().as_secs_f64() * LEAST_OFFERED;
         let word = match held > limit {
             true => "exceeded ",
@@ -462,12 +463,4 @@ fn verify(file: &Path, tallies: &[Tally], figures: &mut Figures) -> Result<()> {
         figures.partial += last.min(RING).abs_diff(u64::try_from(whole).unwrap_or(0));
     }
     Ok(())
-}
-
-/// A figure of this process's `/proc/self/status`, in bytes; 0 where there is none.
-fn status(name: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }

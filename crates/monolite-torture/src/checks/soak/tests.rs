@@ -4,42 +4,32 @@ use monolite_testkit::child::Program;
 
 use super::*;
 
-/// What a lane of its own finds wrong and counts, when `act` uses it.
+/// What is found wrong when `act` uses a lane of its own, and how many files were closed.
 fn on_a_lane(
     program: &Program,
-    act: impl FnOnce(&mut Lane<'_>) -> Result<()>,
-) -> (Vec<Wrong>, Counts) {
+    act: impl FnOnce(&mut Steady<'_>) -> Result<()>,
+) -> (Option<String>, i64) {
     Setting::with(&CHECK, 1, program, |setting| {
-        let mut lane = Lane::new(setting, "tested", 0).unwrap();
-        act(&mut lane).unwrap();
-        (lane.wrong.into_iter().map(|(wrong, _)| wrong).collect(), lane.counts)
+        let mut lane = Steady::new(setting).unwrap();
+        let verdict = verdict(act(&mut lane)).unwrap();
+        (verdict.err().map(|wrong| wrong.to_string()), lane.lives)
     })
 }
 
 #[test]
 fn a_child_that_closes_when_told_is_right() {
     let name = "run::tests::plays_the_role_it_was_started_for";
-    let (wrong, counts) = on_a_lane(&Program::this_test(name).unwrap(), |lane| {
-        let child = lane.spawn("one")?;
-        lane.close(child)
-    });
-    assert_eq!(wrong, []);
-    assert_eq!((counts.closed, counts.kills), (1, 0), "{counts:?}");
+    let program = Program::this_test(name).unwrap();
+    let ended = on_a_lane(&program, |lane| lane.live(Instant::now() + GLANCE));
+    assert_eq!(ended, (None, 1));
 }
 
 #[test]
 fn a_child_that_ends_by_itself_is_wrong_and_its_reason_is_kept() {
     let program = Program::this().unwrap().under(&["sh", "-c", "echo the reason >&2; exit 7"]);
     let reason = "exit status: 7: the reason";
-    let (wrong, _) = on_a_lane(&program, |lane| {
-        let mut child = lane.spawn("one")?;
-        lane.work(&mut child, Instant::now() + PATIENCE)
-    });
-    assert_eq!(wrong, [Wrong::Other(format!("a child ended by itself: {reason}"))]);
-    let (wrong, counts) = on_a_lane(&program, |lane| {
-        let child = lane.spawn("one")?;
-        lane.close(child)
-    });
-    assert_eq!(wrong, [Wrong::Other(format!("closing: the child ended with {reason}"))]);
-    assert_eq!(counts.kills, 0);
+    let ended = on_a_lane(&program, |lane| lane.live(Instant::now() + PATIENCE));
+    assert_eq!(ended, (Some(format!("a child ended by itself: {reason}")), 0));
+    let ended = on_a_lane(&program, |lane| lane.close(program.spawn("none", &[])?));
+    assert_eq!(ended, (Some(format!("closing: the child ended with {reason}")), 0));
 }

@@ -1,34 +1,25 @@
-//! Owns the paths on which a transaction is interactive, and what disturbs it between statements.
+//! Owns the paths on which a transaction is interactive.
 
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 use monolite::rusqlite::{self, Row};
 use monolite::{Error, ErrorKind, Transaction};
 use monolite_testkit::blocking::{block_on, locked};
 
 use super::super::ask::Way;
-use super::super::path::Carrier;
 use super::super::said::Said;
 use super::super::script::Unit;
 use super::super::statement::{Control, Statement};
 use super::super::subject::Ran;
 use super::{Heard, Ours, outcome};
 
-/// Longer than the age that a snapshot may reach on the path `aged`.
-const REST: Duration = Duration::from_millis(2);
-
 impl Ours {
     pub(super) fn transaction(&self, unit: &Arc<Unit>) -> Ran {
         let heard = Heard::default();
         let result = self.db.transaction().and_then(|tx| {
-            for (at, statement) in unit.statements.iter().enumerate() {
-                self.heart.beat(statement);
-                self.disturb(self.turn + at)?;
+            for statement in &unit.statements {
                 heard.hear(numbered(&tx, put(&tx, statement, self.path.way)));
             }
-            self.disturb(self.turn)?;
             outcome(unit)?;
             tx.commit().wait().map(|_| ())
         });
@@ -44,7 +35,6 @@ impl Ours {
     fn attempt(&self, tx: &Transaction, unit: &Unit, heard: &Heard) -> Result<(), Error> {
         heard.begin();
         for statement in &unit.statements {
-            self.heart.beat(statement);
             heard.hear(numbered(tx, put(tx, statement, self.path.way)));
         }
         outcome(unit)
@@ -53,55 +43,16 @@ impl Ours {
     pub(super) fn transact(&self, unit: &Arc<Unit>) -> Ran {
         let heard = Heard::default();
         let result = block_on(self.db.transact(|tx| {
-            let (unit, heard, heart) = (Arc::clone(unit), heard.clone(), self.heart.clone());
+            let (unit, heard) = (Arc::clone(unit), heard.clone());
             async move {
                 heard.begin();
                 for statement in &unit.statements {
-                    heart.beat(statement);
                     heard.hear(numbered(&tx, put_awaited(&tx, statement).await));
                 }
                 outcome(&unit)
             }
         }));
         heard.ran(unit, result)
-    }
-
-    /// Does before a statement what the path is about.
-    fn disturb(&self, turn: usize) -> Result<(), Error> {
-        match self.path.carrier {
-            Carrier::Lost => self.take_connection(turn),
-            Carrier::Aged => {
-                thread::sleep(REST);
-                self.commit_something(turn)?;
-                self.take_connection(turn)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Another transaction takes the connection, changes things on it, and is dropped.
-    fn take_connection(&self, turn: usize) -> Result<(), Error> {
-        let thief = self.db.transaction()?;
-        match turn % 3 {
-            0 => thief.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).wait(),
-            1 => thief.execute_batch("CREATE TABLE \"conform thief\"(x)").wait(),
-            _ => thief.execute_batch("PRAGMA user_version = 77").wait(),
-        }
-    }
-
-    /// A commit that leaves everything as it is, and makes every snapshot before it an old one.
-    fn commit_something(&self, turn: usize) -> Result<(), Error> {
-        self.db
-            .write(move |tx| {
-                if turn.is_multiple_of(3) {
-                    let sql = "CREATE TABLE \"conform\"(x); DROP TABLE \"conform\"";
-                    return tx.execute_batch(sql);
-                }
-                let version = |row: &Row<'_>| row.get::<_, i64>(0);
-                let version = tx.query_row("PRAGMA user_version", (), version)?;
-                tx.execute_batch(&format!("PRAGMA user_version = {version}"))
-            })
-            .wait()
     }
 }
 

@@ -41,7 +41,6 @@ fn held(
     scene.note(db.close());
     drop(db);
     let _ = fs::remove_file(scene.place.path.with_extension("link"));
-    scene.settle();
     Ok(())
 }
 
@@ -156,7 +155,6 @@ pub(super) fn waited_for(scene: &mut Scene<'_>) -> Result<()> {
     actor.must(scene, "close")?;
     // Now there is nobody to wait for.
     scene.opened(Options::new().open_wait(&scene.place.path, WAIT));
-    scene.settle();
     Ok(())
 }
 
@@ -208,7 +206,6 @@ pub(super) fn slurped(scene: &mut Scene<'_>, endings: &[&str]) -> Result<()> {
     scene.opened(Database::open(&path));
     actor.must(scene, "put 70 75")?;
     actor.must(scene, "close")?;
-    scene.settle();
     Ok(())
 }
 
@@ -222,7 +219,6 @@ pub(super) fn slurped_shared(scene: &mut Scene<'_>) -> Result<()> {
     scene.note(db.close());
     actor.must(scene, "put 76 79")?;
     actor.must(scene, "close")?;
-    scene.settle();
     Ok(())
 }
 
@@ -245,7 +241,6 @@ pub(super) fn deleted_wal_and_killed(scene: &mut Scene<'_>) -> Result<()> {
     scene.hurry();
     actor.must(scene, "put 100 100")?;
     actor.kill()?;
-    scene.settle();
     Ok(())
 }
 
@@ -256,14 +251,12 @@ pub(super) fn cut_shm(scene: &mut Scene<'_>) -> Result<()> {
         let ended = actor.end(scene)?;
         scene.errors.push(ended);
     }
-    scene.settle();
     Ok(())
 }
 
 pub(super) fn deleted_shm_after_a_crash(scene: &mut Scene<'_>) -> Result<()> {
     scene.crash("shared")?;
     std::fs::remove_file(scene.place.shm())?;
-    scene.settle();
     Ok(())
 }
 
@@ -271,7 +264,6 @@ pub(super) fn copied_while_closed(scene: &mut Scene<'_>) -> Result<()> {
     scene.make(&Options::new())?;
     acts::copy_alone(&scene.place)?;
     scene.at = acts::use_copy(&scene.place)?;
-    scene.settle();
     Ok(())
 }
 
@@ -279,7 +271,6 @@ pub(super) fn copied_after_a_crash(scene: &mut Scene<'_>) -> Result<()> {
     scene.crash("exclusive")?;
     acts::copy_with_wal(&scene.place)?;
     scene.at = acts::use_copy(&scene.place)?;
-    scene.settle();
     Ok(())
 }
 
@@ -290,6 +281,5 @@ pub(super) fn opened_beside_a_lost_file(scene: &mut Scene<'_>) -> Result<()> {
     scene.at = acts::save_what_is_open(&scene.place)?;
     // Its close tells of the replaced file, which is another row.
     drop(db);
-    scene.settle();
     Ok(())
 }

@@ -27,7 +27,6 @@ pub(super) fn killed(scene: &mut Scene<'_>, is_loaded: bool, signal: &str) -> Re
     }
     actor.signal(signal)?;
     actor.end(scene)?;
-    scene.settle();
     Ok(())
 }
 
@@ -39,7 +38,6 @@ pub(super) fn stopped(scene: &mut Scene<'_>) -> Result<()> {
     actor.signal("-CONT")?;
     actor.more(scene, HEARD * 5)?;
     actor.kill_and_hear(scene)?;
-    scene.settle();
     Ok(())
 }
 
@@ -50,7 +48,6 @@ pub(super) fn stopped_and_opened(scene: &mut Scene<'_>) -> Result<()> {
     actor.signal("-CONT")?;
     actor.must(scene, "put 70 75")?;
     actor.must(scene, "close")?;
-    scene.settle();
     Ok(())
 }
 
@@ -58,7 +55,6 @@ pub(super) fn stopped_and_opened(scene: &mut Scene<'_>) -> Result<()> {
 pub(super) fn told(scene: &mut Scene<'_>, commands: &[&str]) -> Result<()> {
     let mut actor = Actor::with_a_wal(scene, "exclusive")?;
     commands.iter().try_for_each(|command| actor.must(scene, command))?;
-    scene.settle();
     Ok(())
 }
 
@@ -68,13 +64,11 @@ pub(super) fn exits(scene: &mut Scene<'_>, is_loaded: bool, command: &str) -> Re
         actor.begin(scene, "load", HEARD)?;
     }
     actor.ask(scene, command)?;
-    scene.settle();
     Ok(())
 }
 
 pub(super) fn dropped(scene: &mut Scene<'_>) -> Result<()> {
     drop(scene.open(&Options::new())?);
-    scene.settle();
     Ok(())
 }
 
@@ -87,7 +81,6 @@ pub(super) fn outlived(scene: &mut Scene<'_>) -> Result<()> {
     let mut actor = Actor::with_a_wal(scene, "exclusive")?;
     actor.must(scene, "start a program")?;
     actor.kill()?;
-    scene.settle();
     Ok(())
 }
 
@@ -104,7 +97,6 @@ pub(super) fn limited(scene: &mut Scene<'_>, limit: &str, commands: &[&str]) -> 
             break;
         }
     }
-    scene.settle();
     Ok(())
 }
 

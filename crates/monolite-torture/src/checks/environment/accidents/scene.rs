@@ -23,12 +23,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage, SyncFlags};
 use monolite::{Database, Error, Options};
+use monolite_testkit::markers;
 use monolite_testkit::storage::wal_beside;
 
 use super::super::load::under_load;
-use super::super::marks::{self, Found};
 use super::{Fate, When};
 use crate::Setting;
+use crate::checks::writing::{Look, judge};
+use crate::checks::wrong::Wrong;
 use actor::Actor;
 
 /// The accident cannot be had on this machine.
@@ -130,7 +132,8 @@ pub(super) struct Scene<'a> {
     pub(super) errors: Vec<String>,
     /// Why it cannot be tried here.
     pub(super) skipped: Option<String>,
-    found: Option<Result<Found>>,
+    /// What is wrong in the end.
+    found: Option<Result<(), Wrong>>,
     last_write: Cell<Option<Instant>>,
     is_late: Cell<bool>,
 }
@@ -173,7 +176,7 @@ impl<'a> Scene<'a> {
     pub(super) fn make(&mut self, options: &Options) -> Result<()> {
         for (ids, is_last) in [(BEFORE_BACKUP, false), (AFTER_BACKUP, true)] {
             let db = options.clone().open(&self.place.path)?;
-            marks::create(&db)?;
+            markers::create(&db)?;
             self.put(&db, ids);
             db.close()?;
             if !is_last {
@@ -202,7 +205,7 @@ impl<'a> Scene<'a> {
     /// Writes transactions, all at once, and notes what came of them.
     pub(super) fn put(&mut self, db: &Database, ids: RangeInclusive<i64>) {
         self.note_write();
-        let put = |id| (id, db.write(move |tx| marks::put(tx, id, &[5; FILLING])));
+        let put = |id| (id, db.write(move |tx| markers::put_filled(tx, id, &[5; FILLING])));
         let writes: Vec<_> = ids.map(put).collect();
         for (id, write) in writes {
             match write.wait() {
@@ -255,41 +258,38 @@ impl<'a> Scene<'a> {
         self.refusals.push(format!("{:?}: {error}", error.kind()));
     }
 
-    /// Opens the database as anybody would, writes to it, and looks at what is there.
+    /// Opens the database as anybody would, writes to it, and looks at what is there. What happens
+    /// on a disk of its own does so before that is gone.
     pub(super) fn settle(&mut self) {
+        if self.found.is_some() {
+            return;
+        }
         let last = || -> Result<()> {
             let db = Database::open(&self.at)?;
-            marks::create(&db)?;
-            db.write(|tx| marks::put(tx, AT_LAST, &[])).wait()?;
+            markers::create(&db)?;
+            db.write(|tx| markers::put_filled(tx, AT_LAST, &[])).wait()?;
             Ok(db.close()?)
         };
-        self.found = Some(match last() {
-            Ok(()) => marks::look(&self.at),
-            Err(error) => {
-                self.errors.push(format!("opened again: {error}"));
-                Err(error)
-            }
+        let wrong = last().map_err(|error| {
+            self.errors.push(format!("opened again: {error}"));
+            let text = format!("nothing can be read: {error:#}");
+            Wrong::Lost(self.acknowledged.len() as u64, text)
         });
+        self.found = Some(wrong.and_then(|()| self.look()));
+    }
+
+    fn look(&self) -> Result<(), Wrong> {
+        judge(&self.at, &self.acknowledged, Look::Thorough, true).map(drop)
     }
 
     /// How much of what was acknowledged is not there.
     pub(super) fn lost(&self) -> u64 {
-        match &self.found {
-            Some(Ok(found)) => self.acknowledged.difference(&found.whole).count() as u64,
-            _ => self.acknowledged.len() as u64,
-        }
-    }
-
-    fn is_harmed(&self) -> bool {
-        match &self.found {
-            Some(Ok(found)) => found.partial > 0 || found.integrity != "ok" || self.lost() > 0,
-            _ => true,
-        }
+        if let Some(Err(Wrong::Lost(count, _))) = self.found { count } else { 0 }
     }
 
     pub(super) fn fate(&self) -> Fate {
         let is_told = !self.errors.is_empty();
-        match (self.is_harmed(), is_told, self.refusals.is_empty()) {
+        match (self.found != Some(Ok(())), is_told, self.refusals.is_empty()) {
             (true, false, true) => Fate::Unseen,
             (true, _, _) => Fate::Lost,
             (false, true, _) => Fate::Detected,
@@ -301,13 +301,8 @@ impl<'a> Scene<'a> {
     /// What was seen, in words.
     pub(super) fn account(&self) -> String {
         let found = match &self.found {
-            Some(Ok(found)) => format!(
-                "{} lost, {} in part, integrity {:.80}",
-                self.lost(),
-                found.partial,
-                found.integrity
-            ),
-            Some(Err(error)) => format!("nothing can be read: {error:#}"),
+            Some(Ok(())) => "all of it there".into(),
+            Some(Err(wrong)) => format!("{wrong:.200}"),
             None => "nobody looked".into(),
         };
         let (refusals, errors) = (&self.refusals, &self.errors);
@@ -331,7 +326,6 @@ impl FileTrial {
             scene.hurry();
             self.opened(scene, &options)?;
             self.mended_afterwards(scene)?;
-            scene.settle();
         }
         Ok(())
     }
@@ -354,7 +348,7 @@ impl FileTrial {
             Err(error) => scene.refused(&error),
             Ok(db) => {
                 // As a program does that creates what is missing.
-                scene.note(marks::create(&db));
+                scene.note(markers::create(&db));
                 read_all(scene, &db);
                 scene.put_each(&db, AFTERWARDS);
                 scene.note(db.close());
@@ -396,7 +390,6 @@ impl FileTrial {
         scene.note(db.close());
         drop(db);
         self.mended_afterwards(scene)?;
-        scene.settle();
         Ok(())
     }
 
@@ -423,7 +416,6 @@ impl FileTrial {
             bail!("the close synced no database file");
         }
         self.mended_afterwards(scene)?;
-        scene.settle();
         Ok(())
     }
 }

@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, Options, Sharing};
 use monolite_testkit::child::{Child, Heard, Program, heard, say};
+use monolite_testkit::markers;
 
-use super::super::super::marks;
 use super::{IN_WAL, Scene};
 use crate::Setting;
 
@@ -218,12 +218,12 @@ fn opened(sharing: &str, path: &str) -> Option<Database> {
     let sharing = if sharing == "shared" { Sharing::Shared } else { Sharing::Exclusive };
     let opened = Options::new().sharing(sharing).readers(2).open(path);
     let db = opened.map_err(|error| refused(Err(error))).ok()?;
-    note(marks::create(&db));
+    note(markers::create(&db));
     Some(db)
 }
 
 fn put_one(db: &Database, id: i64) -> Result<(), Error> {
-    db.write(move |tx| marks::put(tx, id, &[3; FILLING])).wait()?;
+    db.write(move |tx| markers::put_filled(tx, id, &[3; FILLING])).wait()?;
     say(&format!("acknowledged {id}"));
     Ok(())
 }
@@ -274,7 +274,7 @@ fn forked(db: &Database, what: &str) -> Result<()> {
         }
         fork::Fork::Child => {
             let told = match what {
-                "write" => db.write(|tx| marks::put(tx, -1, &[])).wait(),
+                "write" => db.write(|tx| markers::put_filled(tx, -1, &[])).wait(),
                 path => Database::open(path).map(drop),
             };
             refused(told);
