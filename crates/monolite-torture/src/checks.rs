@@ -1,7 +1,7 @@
 //! The checks: the table of them, a module for each, and what several of them use: `writing` is
-//! load from a process that is killed or cut off, `survivors` looks at what an image of a disk has
-//! left, `wrong` books what a file has lost, `faketime` moves the wall clock of a process,
-//! `grammar` writes SQL, `lanes` runs cases side by side.
+//! load from a process that is killed or cut off, and judges what it leaves, `survivors` looks at
+//! what an image of a disk has left, `wrong` books what a file has lost, `faketime` moves the wall
+//! clock of a process, `grammar` writes SQL, `lanes` runs cases side by side.
 
 use crate::check::Check;
 

@@ -301,7 +301,8 @@ fn schema(path: &Path) -> Seen {
         let write = db.write(|tx| {
             tx.execute_batch(
                 "CREATE TABLE c(x); CREATE INDEX c_x ON c(x); ALTER TABLE c ADD COLUMN y;
-                 CREATE TRIGGER t AFTER INSERT ON whole BEGIN INSERT INTO c(x) VALUES (new.id); END",
+                 CREATE TRIGGER t AFTER INSERT ON whole
+                     BEGIN INSERT INTO c(x) VALUES (new.id); END",
             )?;
             put(tx, 100)
         });

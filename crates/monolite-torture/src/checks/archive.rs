@@ -2,10 +2,11 @@
 //! acknowledged as archived is restored, from the store alone.
 //!
 //! # Algorithm
-//! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]), and
-//! N/10 of stores that are dead or in bad weather ([`stores`]), and N/20 each of primaries that are replaced ([`takeovers`]), and of databases whose wall clock
-//! jumps a hundred times ([`clocks`]); and N/2 pairs of openings at once ([`openings`]). Each part
-//! has its own controls. Cases of a part run side by side.
+//! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]),
+//! N/10 stores that are dead or in bad weather ([`stores`]), N/20 each of primaries that are
+//! replaced ([`takeovers`]) and of databases whose wall clock jumps a hundred times ([`clocks`]),
+//! and N/2 pairs of openings at once ([`openings`]). Each part has its own controls. Cases of a
+//! part run side by side.
 //!
 //! # Not here
 //! The protocol by which one process at a time makes history is simulated in the tests of

@@ -6,7 +6,7 @@
 //!    both with page checksums, and the right answers.
 //! 2. Each case draws a [`damage`] from its seed and uses a damaged copy through the engine
 //!    ([`trial`]). The copies are in memory: what is damaged are bytes, not a disk.
-//! 3. Cases run side by side, each on a thread of its own, so that one that panicked or got stuck is
+//! 3. Cases run side by side, each on a thread of its own, so that one that panics or gets stuck is
 //!    counted and the next one run. A crash ends the process.
 //!
 //! # Controls

@@ -4,8 +4,8 @@
 //! # Algorithm
 //! Two children, side by side, of [`super::writing`]:
 //! 1. The **killed** one lives for some seconds and is killed at work, as in [`super::kills`].
-//! 2. The **steady** one works all the time, and closes its file and opens another one now and then;
-//!    each is judged. Its memory and its open files must not grow.
+//! 2. The **steady** one works all the time. Now and then it closes its file, which is judged, and
+//!    opens another one. Its memory and its open files must not grow.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ use super::wrong::Wrong;
 pub(super) const ROLE: &str = "writes numbered transactions";
 
 /// Numbers that a child may use for one file.
-pub(super) const NUMBERS: i64 = 1_000_000;
+pub(super) const NUMBERS: i64 = 10_000_000;
 
 /// The smallest that the engine allows, so that checkpoints and fresh starts of the WAL are often
 /// what is interrupted.
@@ -71,7 +71,7 @@ pub(super) struct Orders<'p> {
 }
 
 /// How a child writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrangement {
     /// As the engine promises.
     Sound,
@@ -164,11 +164,12 @@ impl Ledger {
     /// # Errors
     /// The first thing that is wrong with that.
     pub(super) fn hear_rest(&mut self, child: &mut Child) -> Result<(), Wrong> {
-        let lines = std::iter::from_fn(|| child.next_line());
-        lines.fold(Ok(()), |before, line| {
+        let mut first = Ok(());
+        while let Some(line) = child.next_line() {
             let heard = self.hear(&line);
-            before.and(heard)
-        })
+            first = first.and(heard);
+        }
+        first
     }
 
     /// Judges a file, see [`judge`].
@@ -226,7 +227,8 @@ pub(super) fn play() -> Result<()> {
         let life = if has_many { beside(&file, first / NUMBERS) } else { file.clone() };
         let db = options.open(life)?;
         let says_early = how == Arrangement::SaysEarly;
-        let work = Work { first, filling, says_early, is_mixed: how <= Arrangement::ManyLives };
+        let is_mixed = has_many || how == Arrangement::Sound;
+        let work = Work { first, filling, says_early, is_mixed };
         let has_told = || is_told.load(Ordering::Relaxed);
         work.run(&db, &|| has_told() || has_many && born.elapsed() > LIFE)?;
         say(&format!("wal {}", db.stats().wal_bytes_max));
