@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use monolite::{Durability, Options};
-//! use monolite_archive::{Archive, Reading, Target};
+//! use monolite_archive::{Archive, Target};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
@@ -19,7 +19,7 @@
 //! db.close()?;
 //!
 //! // On another machine: everything that was acknowledged.
-//! let made = archive.restore(Target::Latest, &restored, Reading::Whole)?;
+//! let made = archive.restore(Target::Latest, &restored)?;
 //! println!("the state of {}", made.time);
 //! assert!(archive.verify()?.problems.is_empty());
 //! # Ok(())
@@ -83,7 +83,7 @@ pub use layout::Layout;
 pub use monolite_ltx::{Timestamp, Txid};
 pub use plan::{Kept, Target};
 pub use record::{Epoch, Lineage, Record, State};
-pub use restore::{Reading, Restored};
+pub use restore::Restored;
 pub use retention::Keep;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use store::{BucketStore, Service};

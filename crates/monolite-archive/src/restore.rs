@@ -23,7 +23,7 @@ use std::path::Path;
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-use monolite_ltx::{Decoder, Header, IndexedFile, PageSize, Pgno, Timestamp, Trailer, Txid};
+use monolite_ltx::{Decoder, Header, PageSize, Timestamp, Trailer, Txid};
 
 use self::database::Database;
 use self::progress::{Begun, Progress, Saved};
@@ -45,17 +45,6 @@ mod writer;
 /// it before the end anyway.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
-/// How the files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// To their ends, comparing the sum of each.
-    Whole,
-    /// Only the pages that are needed, each decoded once, by the index. **No sum is compared**: a
-    /// changed byte can go unnoticed. For files that were just verified, or keep checksums of the
-    /// database.
-    ByIndex,
-}
-
 /// What was restored.
 #[derive(Clone, Debug)]
 pub struct Restored {
@@ -74,20 +63,18 @@ pub struct Restored {
     pub pages: u32,
     /// How many files it was made of.
     pub files: usize,
-    /// How many pages were decoded for it.
-    pub decoded: u64,
     /// Files that were listed and needed, and are damaged or gone: others have the same.
     pub around: Vec<Error>,
 }
 
 /// Restores a state to the file `output`, which its owner alone may read.
 ///
-/// What is made is beside `output`, with the ending `.monolite-part`. A restore with
-/// [`Reading::Whole`] that was killed, or whose store failed, leaves it there once it has taken
-/// some seconds, and **the next one to the same `output` goes on from it**: if the plan is the
-/// same, and each file that was read the same object as then, by its [`Tag`](crate::Tag). The
-/// latest state of an archive that grows is of another plan each time; that of a [`Txid`] is not,
-/// until files are merged. Otherwise it begins anew.
+/// What is made is beside `output`, with the ending `.monolite-part`. A restore that was killed, or
+/// whose store failed, leaves it there once it has taken some seconds, and **the next one to the
+/// same `output` goes on from it**: if the plan is the same, and each file that was read the same
+/// object as then, by its [`Tag`](crate::Tag). The latest state of an archive that grows is of
+/// another plan each time; that of a [`Txid`] is not, until files are merged. Otherwise it begins
+/// anew.
 ///
 /// # Errors
 /// [`Invalid`](ErrorKind::Invalid) when `output` is there, or a `-wal`, `-shm` or `-journal` beside
@@ -105,9 +92,8 @@ pub fn restore(
     layout: &Layout,
     target: Target,
     output: &Path,
-    reading: Reading,
 ) -> Result<Restored> {
-    restore_noting(store, layout, target, output, reading, NOTED_EVERY)
+    restore_noting(store, layout, target, output, NOTED_EVERY)
 }
 
 /// [`restore`] that notes how far it is every so often: for tests.
@@ -116,12 +102,11 @@ pub fn restore_noting(
     layout: &Layout,
     target: Target,
     output: &Path,
-    reading: Reading,
     every: Duration,
 ) -> Result<Restored> {
     let output = Output::create(output)?;
     let goes_on = Cell::new(output.is_left());
-    let job = Job { store, layout, output: output.file(), reading, every, goes_on: &goes_on };
+    let job = Job { store, layout, output: output.file(), every, goes_on: &goes_on };
     match job.restore(target) {
         Ok(restored) => {
             output.publish()?;
@@ -142,7 +127,6 @@ struct Job<'a> {
     store: &'a dyn Store,
     layout: &'a Layout,
     output: &'a File,
-    reading: Reading,
     every: Duration,
     /// Whether the output may have something that another one goes on from.
     goes_on: &'a Cell<bool>,
@@ -186,20 +170,16 @@ impl Job<'_> {
             Progress::new(self.output, plan, layout, &header, self.every, self.goes_on);
         let (mut database, mut begun) = self.begin(&mut progress, &header, scope)?;
         for (at, file) in plan.files().iter().rev().enumerate().skip(progress.done()) {
-            let input = Input { store, layout, file: *file };
-            let read = match self.reading {
-                Reading::Whole => thread::scope(|scope| {
-                    let source = input.source().reading_ahead(scope);
-                    whole(&input, source, begun.take(), &mut database, &mut progress)
-                }),
-                Reading::ByIndex => by_index(&input, &mut database),
-            };
+            let input = Input { layout, file: *file };
+            let read = thread::scope(|scope| {
+                let source = FileSource::new(store, layout, *file).reading_ahead(scope);
+                whole(&input, source, begun.take(), &mut database, &mut progress)
+            });
             let read = read.map_err(|error| error.of_file(*file))?;
             if at == 0 {
                 database.expected = read.database;
             }
         }
-        let decoded = database.decoded;
         database.finish()?;
         Ok(Restored {
             txid: plan.txid(),
@@ -209,7 +189,6 @@ impl Job<'_> {
             page_size: header.page_size,
             pages: header.commit,
             files: plan.files().len(),
-            decoded,
             around: Vec::new(),
         })
     }
@@ -222,8 +201,7 @@ impl Job<'_> {
         header: &Header,
         scope: &'a Scope<'a, '_>,
     ) -> Result<(Database<'a>, Option<Begun>)> {
-        if self.reading == Reading::Whole
-            && self.goes_on.get()
+        if self.goes_on.get()
             && let Some(saved) = progress.take_up(self.store)?
         {
             let Saved { database, begun } = saved;
@@ -262,16 +240,11 @@ fn no_way(around: Vec<Error>, error: Error) -> Error {
 
 /// A file of a plan.
 struct Input<'a> {
-    store: &'a dyn Store,
     layout: &'a Layout,
     file: ArchivedFile,
 }
 
-impl<'a> Input<'a> {
-    fn source<'scope>(&self) -> FileSource<'scope, 'a> {
-        FileSource::new(self.store, self.layout, self.file)
-    }
-
+impl Input<'_> {
     /// Whether it is the file that its name says, and of this database.
     fn must_fit(&self, header: &Header, database: &Database<'_>) -> Result<()> {
         self.file.must_have(header, self.layout)?;
@@ -313,19 +286,4 @@ fn whole(
     let tag = decoder.reader().tag().ok_or_else(|| Error::corrupt("a file that was not read"))?;
     progress.read(tag.clone());
     decoder.trailer().copied().ok_or_else(|| Error::corrupt("a file without an end"))
-}
-
-fn by_index(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
-    let failed = |error| input.failed(error);
-    let mut indexed = IndexedFile::open(input.source()).map_err(failed)?;
-    input.must_fit(indexed.header(), database)?;
-    let entries = indexed.index().entries().iter().map(|entry| entry.pgno);
-    let wanted: Vec<Pgno> = entries.filter(|pgno| database.wants(*pgno)).collect();
-    for pgno in wanted {
-        if let Some(page) = indexed.page(pgno).map_err(failed)? {
-            database.decoded += 1;
-            database.put(pgno, page)?;
-        }
-    }
-    Ok(*indexed.trailer())
 }

@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -21,7 +21,7 @@ use crate::store::{Fetched, Part, Store, Tag};
 const AHEAD: usize = 4;
 
 /// How much is asked for at a time, in bytes: of a file that is read from its beginning to its end,
-/// and of many files at the same time, or of single pages.
+/// and of many files at the same time.
 const LARGE: u64 = 4 << 20;
 const SMALL: u64 = 64 << 10;
 
@@ -46,7 +46,7 @@ struct Ahead<'scope> {
 }
 
 impl<'scope, 'env> FileSource<'scope, 'env> {
-    /// One of many that are read at the same time, or of which single pages are.
+    /// One of many that are read at the same time.
     pub(crate) fn new(
         store: &'env dyn Store,
         layout: &Layout,
@@ -142,18 +142,5 @@ impl Read for FileSource<'_, '_> {
         let read = self.fetched()?.read(buffer)?;
         self.at += read as u64;
         Ok(read)
-    }
-}
-
-impl Seek for FileSource<'_, '_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let from = |base: u64, by: i64| base.checked_add_signed(by);
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => from(self.file.len, by),
-            SeekFrom::Current(by) => from(self.at, by),
-        };
-        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        Ok(self.at)
     }
 }

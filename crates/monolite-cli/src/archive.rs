@@ -11,7 +11,7 @@ use crate::{json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::Database;
 use monolite_archive::{
-    Error, ErrorKind, Fetched, Kept, Layout, Listing, Part, Reading, Record, Store, Tag, Target,
+    Error, ErrorKind, Fetched, Kept, Layout, Listing, Part, Record, Store, Tag, Target,
     internals::{
         ArchivedFile, Catalog, Level, Plan, leader, open_with, restore, unfinished, verify,
     },
@@ -477,7 +477,7 @@ fn make<'a>(
         Ok(plan.map_or(0, |plan| bytes_of(plan.files())))
     };
     let bytes = archive.reading("planning", 0, bytes)?;
-    let restored = || restore(archive, &archive.layout, target, output, Reading::Whole);
+    let restored = || restore(archive, &archive.layout, target, output);
     let restored = archive.reading("restoring", bytes, restored)?;
     let earlier_ms = match target {
         Target::Before(time) | Target::ExactlyBefore(time) => {

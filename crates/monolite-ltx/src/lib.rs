@@ -1,5 +1,5 @@
 //! LTX, the format in which [Litestream](https://litestream.io) v0.5 keeps the history of a SQLite
-//! database: reads and writes version 3, merges files, and finds single pages.
+//! database: reads and writes version 3, and merges files.
 //!
 //! A file has the pages that some transactions changed, as they were after the last of them, and
 //! the size of the database then. A file that begins with transaction 1 is a *snapshot*: it has all
@@ -7,7 +7,7 @@
 //!
 //! Nothing here opens a file or a socket, waits, or starts a thread: bytes come from a
 //! [`Read`](std::io::Read) and go to a [`Write`](std::io::Write). No input makes it panic or
-//! allocate more than a few pages and the index that the file really has.
+//! allocate more than a few pages.
 //!
 //! ```
 //! use monolite_ltx::{BaseChecksum, Decoder, Encoder, Header, PageSize, Pgno, Timestamp, Txid};
@@ -64,7 +64,6 @@
 
 // From above to below: what is done with files, the parts of one, and numbers.
 mod compaction;
-mod indexed;
 
 mod decoder;
 mod encoder;
@@ -86,8 +85,7 @@ pub use decoder::{Decoder, Page, Position, Verified, verify};
 pub use encoder::{Encoder, Written};
 pub use error::{Error, ErrorKind, Result};
 pub use header::{BaseChecksum, Header, Trailer, WalSpan};
-pub use index::{Footer, PageEntry, PageIndex};
-pub use indexed::{IndexedFile, PageReader};
+pub use index::Footer;
 pub use page::{PageSize, Pgno};
 pub use timestamp::Timestamp;
 pub use txid::{Txid, TxidRange};

@@ -9,14 +9,14 @@ use crate::plan::Target;
 use crate::probe::probe;
 use crate::record::{Holder, Record};
 use crate::requests::leader;
-use crate::restore::{Reading, Restored, restore};
+use crate::restore::{Restored, restore};
 use crate::verify::{Proof, verify};
 
 impl Archive {
     /// Restores a state to the new file `output`, which its owner alone may read.
     ///
-    /// A restore with [`Reading::Whole`] that was stopped after some seconds leaves a file with the
-    /// ending `.monolite-part` beside `output`; the next one to the same `output` goes on from it,
+    /// A restore that was stopped after some seconds leaves a file with the ending
+    /// `.monolite-part` beside `output`; the next one to the same `output` goes on from it,
     /// if it is to read the same files. The newest state of an archive that grows needs other files
     /// each time; that of a [`Txid`](crate::Txid) stays the same until files are merged.
     ///
@@ -30,8 +30,8 @@ impl Archive {
     ///
     /// # Durability
     /// The file gets its name when it is whole and on disk.
-    pub fn restore(&self, target: Target, output: &Path, reading: Reading) -> Result<Restored> {
-        restore(&*self.store, &self.layout, target, output, reading)
+    pub fn restore(&self, target: Target, output: &Path) -> Result<Restored> {
+        restore(&*self.store, &self.layout, target, output)
     }
 
     /// Reads every file, compares all its checksums, and looks whether each snapshot leads to the

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use monolite_archive::{
-    Keep, Layout, Lineage, Reading, Store, Target,
+    Keep, Layout, Lineage, Store, Target,
     internals::{
         ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Horizon,
         Level, Machine, Pace, Primary, Retention, Slot, Unrecorded, restore, run,
@@ -310,14 +310,10 @@ impl<S: Store> Archive<S> {
     }
 
     /// What a restore gives.
-    pub(crate) fn restored(
-        &self,
-        target: Target,
-        reading: Reading,
-    ) -> monolite_archive::Result<(Txid, Vec<u8>)> {
+    pub(crate) fn restored(&self, target: Target) -> monolite_archive::Result<(Txid, Vec<u8>)> {
         let directory = scratch();
         let output = directory.path().join("restored.db");
-        let restored = restore(&self.store, &self.layout, target, &output, reading);
+        let restored = restore(&self.store, &self.layout, target, &output);
         let left = std::fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(left, usize::from(restored.is_ok()), "nothing but the output is left");
         let restored = restored?;

@@ -6,14 +6,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, DirectoryStore, ErrorKind as Kind, Layout, Reading, State, Target,
+    Archive, DirectoryStore, ErrorKind as Kind, Layout, State, Target,
     internals::{
         Adopted, Call, Fault, FaultyStore, Level, Pace, Present, adopt, leader, restore, verify,
     },
@@ -80,7 +80,7 @@ impl Bench {
     pub(crate) fn restored(&self) -> PathBuf {
         let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
         let layout = Layout::directory();
-        restore(&self.store(), &layout, Target::Latest, &output, Reading::Whole).unwrap();
+        restore(&self.store(), &layout, Target::Latest, &output).unwrap();
         output
     }
 
@@ -107,6 +107,16 @@ pub(crate) fn create(db: &Database) {
 pub(crate) fn insert(db: &Database, bytes: u32) -> monolite::Result<usize> {
     let sql = "INSERT INTO t(v) VALUES (randomblob(?1))";
     db.write(move |tx| tx.execute(sql, [bytes])).wait()
+}
+
+/// Inserts so many rows of 20 kB, each in the table and in the index: the WAL begins anew about
+/// every 200.
+pub(crate) fn insert_many(db: &Database, rows: u32) {
+    for _ in (0..rows).step_by(50) {
+        let sql = "INSERT INTO t(v) VALUES (randomblob(20000))";
+        let writes: Vec<_> = (0..50).map(|_| db.write(move |tx| tx.execute(sql, ()))).collect();
+        writes.into_iter().for_each(|write| assert_eq!(write.wait().unwrap(), 1));
+    }
 }
 
 pub(crate) fn count(path: &Path) -> i64 {
@@ -167,32 +177,6 @@ fn what_was_acknowledged_as_archived_is_restored_at_once() {
 
 #[test]
 #[ignore = "long: the gate runs it"]
-fn a_wal_that_begins_anew_under_load_loses_nothing() {
-    let bench = Bench::new();
-    let db = bench.open(Durability::Synced).unwrap();
-    create(&db);
-    let start = Instant::now();
-    let mut rows = 0;
-    while start.elapsed() < Duration::from_secs(3) {
-        let writes: Vec<_> = (0..50)
-            .map(|_| {
-                let sql = "INSERT INTO t(v) VALUES (randomblob(20000))";
-                db.write(move |tx| tx.execute(sql, ()))
-            })
-            .collect();
-        rows += writes.len() as i64;
-        for write in writes {
-            write.wait().unwrap();
-        }
-    }
-    assert!(db.stats().checkpoints_completed > 3, "{:?}", db.stats().checkpoints_completed);
-    db.close().unwrap();
-    bench.is_the_same();
-    assert_eq!(count(&bench.restored()), rows);
-}
-
-#[test]
-#[ignore = "long: the gate runs it"]
 fn while_the_store_is_away_writes_go_on_and_nothing_is_missing_afterwards() {
     let bench = Bench::new();
     let (archive, is_away) = bench.archive_that_goes_away();
@@ -201,23 +185,21 @@ fn while_the_store_is_away_writes_go_on_and_nothing_is_missing_afterwards() {
     create(&db);
     wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
     is_away.store(true, Ordering::Relaxed);
-    for _ in 0..1_500 {
-        insert(&db, 20_000).unwrap();
-    }
+    insert_many(&db, 800);
     let stats = db.stats().archive.unwrap();
     assert!(stats.staged_bytes > 8 << 20, "the WAL has begun anew: {stats:?}");
     assert!(stats.lag_ms > 0 && stats.failed_requests > 0 && stats.last_error.is_some());
     is_away.store(false, Ordering::Relaxed);
     wait_until("it has caught up", || db.stats().archive.unwrap().lag_ms == 0);
     assert_eq!(db.stats().archive.unwrap().staged_bytes, 0);
-    assert_eq!(count(&bench.restored()), 1_500);
+    assert_eq!(count(&bench.restored()), 800);
     is_away.store(true, Ordering::Relaxed);
     insert(&db, 10).unwrap();
     db.close().unwrap();
-    assert!(count(&bench.restored()) == 1_500, "the store was away");
+    assert!(count(&bench.restored()) == 800, "the store was away");
     is_away.store(false, Ordering::Relaxed);
     let db = bench.open_with(archive, Durability::Synced).unwrap();
-    wait_until("it has what was left", || count(&bench.restored()) == 1_501);
+    wait_until("it has what was left", || count(&bench.restored()) == 801);
     db.close().unwrap();
     bench.is_the_same();
 }
@@ -230,12 +212,10 @@ fn more_than_may_be_staged_is_given_up_for_a_copy() {
     create(&db);
     wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
     is_away.store(true, Ordering::Relaxed);
-    for _ in 0..1_000 {
-        insert(&db, 20_000).unwrap();
-    }
+    insert_many(&db, 400);
     assert!(db.stats().archive.unwrap().staged_bytes <= 1 << 20);
     is_away.store(false, Ordering::Relaxed);
-    wait_until("it is copied", || count(&bench.restored()) == 1_000);
+    wait_until("it is copied", || count(&bench.restored()) == 400);
     db.close().unwrap();
     bench.is_the_same();
 }
@@ -522,6 +502,29 @@ fn copy_that_nothing_was_written_behind_is_gone_on_with() {
     assert_eq!(count(&bench.restored()), 2);
 }
 
+/// As a machine's image that is started twice.
+#[test]
+fn cloned_directory_is_refused_beside_the_original_and_after_it() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 10).unwrap();
+    let clone = bench.directory.path().join("clone");
+    fs::create_dir(&clone).unwrap();
+    copy_files(bench.file().parent().unwrap(), &clone);
+    let refused = || {
+        let options = Options::new().archive(bench.archive()).durability(Durability::Archived);
+        let refused = options.open(clone.join("ledger.db")).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    };
+    refused();
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    refused();
+    bench.is_the_same();
+    assert_eq!(count(&bench.restored()), 2);
+}
+
 /// Descriptors of this process that lead into the bench.
 fn descriptors(bench: &Bench) -> Vec<PathBuf> {
     let open = fs::read_dir("/proc/self/fd").unwrap();
@@ -588,19 +591,15 @@ fn primary_that_fills_one_slot_behind_the_other_is_fenced_all_the_same() {
 /// Where the child of a test works.
 const CHILD: &str = "MONOLITE_ARCHIVING_CHILD";
 
-/// How many bytes it may keep beside its database, if not as many as by default.
-const CHILD_STAGED: &str = "MONOLITE_ARCHIVING_CHILD_STAGED";
-
 /// No test: what is run in a process of its own, to be killed.
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(CHILD) else { return };
     let (directory, url) = (PathBuf::from(&directory), format!("{directory}/archive"));
     let archive = Archive::at(&url).unwrap().interval(Duration::from_millis(2));
-    let archive = match crate::schedules::number(CHILD_STAGED) {
-        Some(bytes) => archive.staged_limit_bytes(bytes),
-        None => archive,
-    };
+    // It keeps nothing beside the database: the next opening would remove that, and have room for
+    // the WAL, and then no copy is due.
+    let archive = archive.staged_limit_bytes(0);
     let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
     let options = options.archive(archive).durability(Durability::Archived);
     let db = options.open(directory.join("db/ledger.db")).unwrap();
@@ -622,71 +621,22 @@ fn child() {
     }
 }
 
-/// Runs the child and kills it, so long after its start or after the first row that it was told
-/// of; the last such row.
-fn run_and_kill(directory: &Path, kill: Kill, staged_limit: Option<u64>) -> i64 {
+/// Runs the child and kills it when its WAL has so many bytes; the last row that it was told of.
+fn run_and_kill(directory: &Path, wal_bytes: u64) -> i64 {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "archiving::child", "--nocapture"]).env(CHILD, directory);
-    staged_limit.map(|bytes| child.env(CHILD_STAGED, bytes.to_string()));
     let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (tell, told) = mpsc::channel();
     let reader = thread::spawn(move || {
         let number = |line: &str| line.strip_prefix("acknowledged ")?.parse::<i64>().ok();
-        let numbers = output.lines().map_while(Result::ok).filter_map(|line| number(&line));
-        numbers.inspect(|number| tell.send(*number).unwrap_or_default()).last()
+        output.lines().map_while(Result::ok).filter_map(|line| number(&line)).last()
     });
-    match kill {
-        Kill::AfterStart(time) => thread::sleep(time),
-        Kill::AfterFirst(time) => {
-            told.recv().unwrap();
-            thread::sleep(time);
-        }
-        Kill::AtWalBytes(bytes) => {
-            let wal = directory.join("db/ledger.db-wal");
-            wait_until("the WAL is as long", || wal.metadata().is_ok_and(|it| it.len() >= bytes));
-        }
-    }
+    let wal = directory.join("db/ledger.db-wal");
+    wait_until("the WAL is as long", || wal.metadata().is_ok_and(|it| it.len() >= wal_bytes));
     child.kill().unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9), "it ended by itself");
     reader.join().unwrap().unwrap_or(0)
-}
-
-/// When a child is killed.
-enum Kill {
-    AfterStart(Duration),
-    AfterFirst(Duration),
-    /// Of a new database: before its WAL begins anew.
-    AtWalBytes(u64),
-}
-
-#[test]
-#[ignore = "long: the gate runs it"]
-fn nothing_acknowledged_is_lost_with_the_disk_whenever_it_is_killed() {
-    let rounds = crate::schedules::number("MONOLITE_KILLS").unwrap_or(20);
-    let bench = Bench::new();
-    fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
-    let mut acknowledged = 0;
-    for round in 0..rounds {
-        let time = Duration::from_millis(fastrand::u64(50..900));
-        // On a slow machine it is killed while it opens, but for every other time.
-        let kill = if round % 2 == 0 { Kill::AfterStart(time) } else { Kill::AfterFirst(time) };
-        acknowledged = run_and_kill(bench.directory.path(), kill, None).max(acknowledged);
-        if acknowledged == 0 {
-            continue;
-        }
-        let restored = bench.restored();
-        let there = count(&restored);
-        assert!(there >= acknowledged, "round {round}: {there} of {acknowledged} rows are there");
-        fs::remove_file(restored).unwrap();
-    }
-    assert!(acknowledged > 0);
-    let snapshots = fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap().count();
-    let db = bench.open(Durability::Archived).unwrap();
-    db.close().unwrap();
-    bench.is_the_same();
-    println!("{acknowledged} acknowledged, {snapshots} copies in {rounds} rounds");
 }
 
 /// A file system in memory at `path`, until it is dropped.
@@ -722,12 +672,10 @@ fn database_killed_on_a_full_disk_opens_and_is_copied_once_there_is_room() {
     for is_closed in [false, true] {
         let bench = Bench::new();
         let Some(disk) = SmallDisk::mount(bench.file().parent().unwrap()) else {
-            return crate::originals::skip(test, "no small tmpfs can be mounted");
+            return crate::programs::skip(test, "no small tmpfs can be mounted");
         };
-        // It keeps nothing beside the database: the next opening would remove that, and have room
-        // for the WAL, and then no copy is due. Nor is one when the WAL is so short that it fits.
-        let kill = Kill::AtWalBytes(1 << 20);
-        let acknowledged = run_and_kill(bench.directory.path(), kill, Some(0));
+        // No copy is due when the WAL is so short that it fits.
+        let acknowledged = run_and_kill(bench.directory.path(), 1 << 20);
         let copies = || fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap().count();
         let before = copies();
         disk.fill();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, DirectoryStore, Layout, Part, Reading, Record, Store, Target,
+    Archive, DirectoryStore, Layout, Part, Record, Store, Target,
     internals::{Call, Fault, FaultyStore, Present, adopt, restore},
 };
 use monolite_ltx::Txid;
@@ -111,7 +111,7 @@ impl Bench {
     /// Rows of what is restored at `target`.
     fn restored(&self, target: Target) -> Option<i64> {
         let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
-        restore(&self.store(), &Layout::directory(), target, &output, Reading::Whole).ok()?;
+        restore(&self.store(), &Layout::directory(), target, &output).ok()?;
         let restored = rusqlite::Connection::open(&output).unwrap();
         let rows = restored.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap();
         fs::remove_file(output).unwrap();
@@ -411,7 +411,7 @@ fn a_token_of_what_was_not_archived_is_an_error_behind_an_adoption() {
     let (archived, lost) = bench.leaves_a_row();
     let file = bench.directory.path().join("restored.db");
     let (store, layout) = (bench.store(), Layout::directory());
-    restore(&store, &layout, Target::Latest, &file, Reading::Whole).unwrap();
+    restore(&store, &layout, Target::Latest, &file).unwrap();
     let mut pace = TestPace::default();
     adopt(&store, &layout, Present::TakeOver, Some(&file), &mut pace).unwrap().unwrap();
     bench.has_lost(lost);

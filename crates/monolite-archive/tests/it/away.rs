@@ -1,17 +1,16 @@
 //! A store that is away: who waits for it does so for a bounded time, and holds up nobody else.
 
-use std::fs;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use monolite::{Committed, Database, Durability, ErrorKind, Options};
 use monolite_archive::{
-    Archive, DirectoryStore, Layout, Reading, Target,
+    Archive, DirectoryStore, Layout, Target,
     internals::{Call, Fault, FaultyStore, restore},
 };
 use monolite_ltx::Txid;
@@ -66,7 +65,7 @@ impl Away {
         let output: PathBuf = self.directory.path().join(format!("restored-{txid}"));
         let target = Target::Txid(Txid::new(txid).unwrap());
         let (store, layout) = (self.store(), Layout::directory());
-        restore(&store, &layout, target, &output, Reading::Whole).unwrap();
+        restore(&store, &layout, target, &output).unwrap();
         let restored = monolite::rusqlite::Connection::open(&output).unwrap();
         restored.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap()
     }
@@ -247,138 +246,4 @@ fn awaited_reads_that_wait_for_the_archive_keep_no_thread_from_others() {
     assert_eq!(seen.unwrap().unwrap(), 1);
     away.be(false);
     db.close().unwrap();
-}
-
-/// How many clients of each durability there are.
-const CLIENTS: i64 = 64;
-
-/// How long a client rests between two writes.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// How long a write waits for the archive at most.
-const LIMIT: Duration = Duration::from_millis(500);
-
-/// By how much an answer may be later than that where the machine is busy.
-const SLACK: Duration = Duration::from_secs(2);
-
-/// What clients have seen.
-#[derive(Default)]
-struct Seen {
-    synced: Mutex<Vec<Duration>>,
-    archived: AtomicU64,
-    late: AtomicU64,
-    refused: AtomicU64,
-    given_up: AtomicU64,
-}
-
-impl Seen {
-    fn p99(&self) -> Duration {
-        let mut all = self.synced.lock().unwrap();
-        all.sort_unstable();
-        all[all.len() * 99 / 100]
-    }
-}
-
-/// Clients of each durability, seven of eight of whom give up, until it is over.
-fn clients(db: &Database, seen: &Seen, time: Duration) -> [u64; 2] {
-    let archived = db.with_durability(Durability::Archived);
-    let (start, mut memory) = (Instant::now(), [0; 2]);
-    thread::scope(|scope| {
-        for id in 0..CLIENTS {
-            let archived = &archived;
-            scope.spawn(move || {
-                while start.elapsed() < time {
-                    let since = Instant::now();
-                    update(db, id).wait().unwrap();
-                    seen.synced.lock().unwrap().push(since.elapsed());
-                    thread::sleep(PAUSE);
-                }
-            });
-            scope.spawn(move || {
-                while start.elapsed() < time {
-                    waits_for_the_archive(archived, id, seen);
-                    thread::sleep(PAUSE);
-                }
-            });
-        }
-        thread::sleep(time / 4);
-        memory[0] = resident();
-        thread::sleep((time * 15 / 16).saturating_sub(start.elapsed()));
-        memory[1] = resident();
-    });
-    memory
-}
-
-fn update(db: &Database, id: i64) -> monolite::Write<usize> {
-    db.write(move |tx| tx.execute("UPDATE t SET v = v + 1 WHERE id = ?1", [id]))
-}
-
-fn waits_for_the_archive(db: &Database, id: i64, seen: &Seen) {
-    let since = Instant::now();
-    if id % 8 > 0 {
-        let told = within(PAUSE, update(db, id));
-        seen.given_up.fetch_add(u64::from(told.is_none()), Ordering::Relaxed);
-        return;
-    }
-    let figure = match update(db, id).wait() {
-        Ok(_) => &seen.archived,
-        Err(error) if error.kind() == ErrorKind::CommitUnknown => &seen.late,
-        Err(error) if error.kind() == ErrorKind::Overloaded => &seen.refused,
-        Err(error) => panic!("{error}"),
-    };
-    figure.fetch_add(1, Ordering::Relaxed);
-    let took = since.elapsed();
-    assert!(took < LIMIT + SLACK, "an answer after {took:?}");
-}
-
-/// How much memory this process has, in bytes.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-/// With `MONOLITE_AWAY_SECONDS` it lasts that long, and its figures are asserted, too.
-#[test]
-fn clients_of_a_store_that_is_away_are_answered_in_their_time() {
-    let recorded = crate::schedules::number("MONOLITE_AWAY_SECONDS");
-    let time = Duration::from_secs(recorded.unwrap_or(3));
-    let away = Away::new();
-    let options = Options::new().queue_capacity(500);
-    let options = options.wal_limit_bytes(16 << 20).writer_cache_bytes(8 << 20);
-    let db = away.open_with(options, away.archive().time_limit(LIMIT));
-    let rows = "INSERT INTO t SELECT value, 0 FROM generate_series(0, ?1)";
-    db.write(move |tx| tx.execute(rows, [CLIENTS])).wait().unwrap();
-    let (before, during) = (Seen::default(), Seen::default());
-    clients(&db, &before, time.min(Duration::from_secs(30)));
-    away.be(true);
-    let memory = clients(&db, &during, time);
-    let start = Instant::now();
-    db.close().unwrap();
-    let closed = start.elapsed();
-    away.be(false);
-    let p99 = [before.p99(), during.p99()];
-    let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-    println!(
-        "away for {time:?}: p99 of {} synced writes {:?}, of {} before {:?}; of those that wait \
-         for the archive {} were late, {} refused, {} given up; {} MB of memory after a quarter, \
-         {} at the end; closed in {closed:?}",
-        during.synced.lock().unwrap().len(),
-        p99[1],
-        before.synced.lock().unwrap().len(),
-        p99[0],
-        figure(&during.late),
-        figure(&during.refused),
-        figure(&during.given_up),
-        memory[0] >> 20,
-        memory[1] >> 20,
-    );
-    assert!(figure(&before.archived) > 0 && figure(&during.late) > 0);
-    assert!(figure(&during.given_up) > 0);
-    // No time to upload, and five seconds for the request that is under way.
-    assert!(closed < Duration::from_secs(5) + SLACK, "{closed:?}");
-    if recorded.is_some() {
-        assert!(p99[1] <= p99[0] * 2, "{p99:?}");
-        assert!(memory[1] < memory[0] + (32 << 20), "{memory:?}");
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use monolite_archive::{
-    BucketStore, Error, ErrorKind, Layout, Part, Reading, Result, Service, Store as _, Tag, Target,
+    BucketStore, Error, ErrorKind, Layout, Part, Result, Service, Store as _, Tag, Target,
     internals::{Catalog, Fault, FaultyStore, Level, LevelKeys, open_with, verify},
 };
 use object_store::memory::InMemory;
@@ -55,7 +55,7 @@ fn option_that_there_is_not_is_named_and_its_value_is_not() {
 #[test]
 fn s3_keeps_its_promises_and_an_archive() {
     let Some(address) = std::env::var("MONOLITE_S3").ok() else {
-        return crate::originals::skip(
+        return crate::programs::skip(
             "s3_keeps_its_promises_and_an_archive",
             "MONOLITE_S3 does not say where a bucket is",
         );
@@ -92,17 +92,9 @@ fn s3_keeps_its_promises_and_an_archive() {
     assert_eq!(restored.newest(), Some(newest));
     assert!(verify(store, layout, &mut |_| {}).unwrap().problems.is_empty());
     let directory = crate::archive::scratch();
-    for reading in [Reading::Whole, Reading::ByIndex] {
-        let output = directory.path().join(format!("{reading:?}.db"));
-        monolite_archive::internals::restore(store, layout, Target::Latest, &output, reading)
-            .unwrap();
-        assert!(std::fs::read(&output).unwrap() == moment.bytes());
-    }
-    if let Some(program) = crate::programs::program("litestream") {
-        let theirs = format!("{address}/{prefix}?{query}&forcePathStyle=true");
-        let restored = crate::originals::litestream_at(&program, &theirs, &[]);
-        assert!(restored.unwrap() == moment.bytes());
-    }
+    let output = directory.path().join("restored.db");
+    monolite_archive::internals::restore(store, layout, Target::Latest, &output).unwrap();
+    assert!(std::fs::read(&output).unwrap() == moment.bytes());
 }
 
 /// What parts of a body meet.
@@ -330,13 +322,8 @@ fn first_copy_of_a_database_and_its_merged_files_are_uploaded_in_parts() {
             .unwrap();
     assert!(parts.arrived.load(Ordering::SeqCst) - copied == merged.len);
     let output = directory.path().join("restored.db");
-    let restored = monolite_archive::internals::restore(
-        store.as_ref(),
-        &layout,
-        Target::Latest,
-        &output,
-        Reading::Whole,
-    );
+    let restored =
+        monolite_archive::internals::restore(store.as_ref(), &layout, Target::Latest, &output);
     assert_eq!(restored.unwrap().files, 1);
     assert!(std::fs::read(&file).unwrap() == std::fs::read(&output).unwrap());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use monolite_archive::{
-    ErrorKind, Layout, MemoryStore, Reading, Store, Target,
+    ErrorKind, Layout, MemoryStore, Store, Target,
     internals::{
         ArchivedFile, Call, Catalog, Covered, Fault, FaultyStore, Horizon, Level, Plan, Retention,
         compact, compact_level, restore, snapshot, verify,
@@ -54,7 +54,7 @@ fn in_steady_state_nothing_is_listed() {
     assert!(deleted > 10);
     assert_eq!(catalog.files(), Catalog::read(&archive.store, &layout).unwrap().files());
     let (newest, moment) = archive.newest();
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
 }
 
 /// All but the last so many TXIDs are old.
@@ -266,7 +266,7 @@ fn time_is_found_around_a_file_that_does_not_say_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let restored = |target| {
         let output = directory.path().join(format!("{}", fastrand::u64(..)));
-        let restored = restore(&store, &layout, target, &output, Reading::Whole);
+        let restored = restore(&store, &layout, target, &output);
         restored.map(|it| (it.txid.get(), it.is_exact)).map_err(|error| error.kind())
     };
     let before = |time| restored(Target::Before(Timestamp::from_millis(time)));
@@ -344,7 +344,7 @@ fn file_that_the_store_does_not_give_is_a_problem_of_that_file() {
         let problems: Vec<_> = proof.problems.iter().map(ToString::to_string).collect();
         assert!(problems.len() == 1 && problems[0].contains(&of), "{problems:?}");
         assert!(!proof.is_restorable && proof.files > 5);
-        let refused = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        let refused = archive.restored(Target::Latest).unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused}");
     }
 }

@@ -75,8 +75,7 @@ impl Hanging {
     }
 }
 
-#[test]
-fn a_close_leaves_an_upload_behind_that_does_not_return() {
+fn upload() {
     let hanging = Hanging::new();
     let (told, waits) = mpsc::channel();
     let db = hanging.open(move |call| {
@@ -103,8 +102,7 @@ fn a_close_leaves_an_upload_behind_that_does_not_return() {
     assert!(!beside.join("copy.db").exists());
 }
 
-#[test]
-fn a_close_leaves_the_beginning_behind_that_does_not_return() {
+fn beginning() {
     let hanging = Hanging::new();
     let db = hanging.open(|_| true);
     create(&db);
@@ -116,8 +114,7 @@ fn a_close_leaves_the_beginning_behind_that_does_not_return() {
     hanging.outlives(db, 1);
 }
 
-#[test]
-fn a_close_leaves_a_copy_behind_that_does_not_return() {
+fn copy() {
     let hanging = Hanging::new();
     hanging.hangs.store(true, Ordering::Relaxed);
     let db = hanging.open(|call| matches!(call, Call::Create(key) if key.starts_with("ltx/9/")));
@@ -129,8 +126,7 @@ fn a_close_leaves_a_copy_behind_that_does_not_return() {
     assert!(!beside.join("copy.db").exists());
 }
 
-#[test]
-fn a_close_leaves_the_upkeep_behind_that_does_not_return() {
+fn upkeep() {
     let hanging = Hanging::new();
     let (told, waits) = mpsc::channel();
     hanging.hangs.store(true, Ordering::Relaxed);
@@ -142,4 +138,14 @@ fn a_close_leaves_the_upkeep_behind_that_does_not_return() {
     db.read_archived(|_| Ok(())).wait().unwrap();
     waits.recv_timeout(Duration::from_secs(20)).unwrap();
     hanging.outlives(db, 0);
+}
+
+/// Each close waits for seconds, so they do so side by side.
+#[test]
+fn a_close_leaves_behind_what_does_not_return() {
+    thread::scope(|scope| {
+        for case in [upload, beginning, copy, upkeep] {
+            scope.spawn(case);
+        }
+    });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Durability, Options};
 use monolite_archive::{
-    Archive, Reading, Target,
+    Archive, Target,
     internals::{Level, Present, adopt, restore},
 };
 use monolite_ltx::{Timestamp, Txid};
@@ -32,7 +32,7 @@ fn on_each_site(test: &str, names: &[&str], run: impl Fn(&Site, &Path, &[PathBuf
         run(&gateway.site("any/ledger", gateway.port), directory.path(), &found);
     }
     #[cfg(not(feature = "s3"))]
-    crate::originals::skip(&format!("{test} in a bucket"), "built without the feature s3");
+    crate::programs::skip(&format!("{test} in a bucket"), "built without the feature s3");
 }
 
 fn open(site: &Site, path: &Path) -> Database {
@@ -45,7 +45,7 @@ fn open(site: &Site, path: &Path) -> Database {
 fn restored(site: &Site, target: Target) -> Vec<u8> {
     let ((store, layout), directory) = (site.open(), scratch());
     let output = directory.path().join("restored.db");
-    restore(store.as_ref(), &layout, target, &output, Reading::Whole).unwrap();
+    restore(store.as_ref(), &layout, target, &output).unwrap();
     std::fs::read(output).unwrap()
 }
 

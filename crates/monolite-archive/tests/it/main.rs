@@ -18,12 +18,6 @@ mod gateway;
 mod interleavings;
 mod leaving;
 mod litestream;
-mod moments;
-#[cfg(feature = "s3")]
-mod network;
-mod originals;
-#[cfg(feature = "s3")]
-mod outages;
 mod owners;
 mod programs;
 #[cfg(feature = "s3")]
@@ -33,7 +27,5 @@ mod resuming;
 mod schedules;
 mod stores;
 mod story;
-#[cfg(feature = "s3")]
-mod takeovers;
 mod upkeep;
 mod world;

@@ -14,7 +14,7 @@ use monolite_archive::{
 
 use crate::archive::{TestPace, compact_level};
 use crate::archiving::{Bench, create, insert, wait_until};
-use crate::originals::skip;
+use crate::programs::skip;
 
 /// The user of the service. Nobody needs to know it.
 const SERVICE: u32 = 51_234;
@@ -57,8 +57,7 @@ fn what_root_makes_belongs_to_the_owner_of_its_place() {
     assert_eq!(fs::metadata(&made).unwrap().uid(), 0, "its directory is root's");
     let restored = place.join("shop.db");
     let target = monolite_archive::Target::Latest;
-    let whole = monolite_archive::Reading::Whole;
-    monolite_archive::internals::restore(&store, &layout, target, &restored, whole).unwrap();
+    monolite_archive::internals::restore(&store, &layout, target, &restored).unwrap();
     let mut pace = TestPace::default();
     adopt(&store, &layout, Present::TakeOver, Some(&restored), &mut pace).unwrap().unwrap();
     assert!(belongs_to_the_service(&place) >= 2);

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use monolite_archive::{
-    ErrorKind, Fetched, Keep, Layout, Listing, MemoryStore, Part, Reading, Result, Store, Tag,
-    Target,
+    ErrorKind, Fetched, Keep, Layout, Listing, MemoryStore, Part, Result, Store, Tag, Target,
     internals::{
         ArchivedFile, Call, Catalog, Fault, FaultyStore, Level, Plan, Slot, restore, verify,
     },
@@ -53,13 +52,12 @@ fn with_levels(txids: u64, is_tracked: bool) -> Archive<MemoryStore> {
 fn every_txid_is_restored_as_the_model_has_it() {
     let archive = with_levels(2000, false);
     for (at, moment) in &archive.moments {
-        let reading = if at.get() % 2 == 0 { Reading::Whole } else { Reading::ByIndex };
-        let (txid, bytes) = archive.restored(Target::Txid(*at), reading).unwrap();
+        let (txid, bytes) = archive.restored(Target::Txid(*at)).unwrap();
         assert_eq!(txid, *at);
         assert!(bytes == moment.bytes(), "TXID {at} is not what it was");
     }
     let (newest, moment) = archive.newest();
-    let latest = archive.restored(Target::Latest, Reading::Whole).unwrap();
+    let latest = archive.restored(Target::Latest).unwrap();
     assert!(latest == (newest, moment.bytes()));
     let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
@@ -76,7 +74,7 @@ fn every_time_is_restored_though_the_clock_jumps() {
         let near = times[rng.usize(..times.len())] + rng.i64(-1..2);
         let time = Timestamp::from_millis(near);
         let expected = archive.moments.iter().rfind(|(_, moment)| moment.time < time);
-        let restored = archive.restored(Target::Before(time), Reading::Whole);
+        let restored = archive.restored(Target::Before(time));
         match expected {
             Some((txid, moment)) => assert!(restored.unwrap() == (*txid, moment.bytes())),
             None => assert_eq!(restored.unwrap_err().kind(), ErrorKind::NotFound),
@@ -93,31 +91,14 @@ fn checksums_of_the_database_are_compared_where_they_are_kept() {
         archive.commit();
     }
     let (newest, moment) = archive.newest();
-    for reading in [Reading::Whole, Reading::ByIndex] {
-        let restored = archive.restored(Target::Latest, reading).unwrap();
-        assert!(restored == (newest, moment.bytes()));
-    }
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
     // Another content under the name and with the checksums of this moment: the sum of the file is
     // right, the database's is not.
     let forged = archive.forged(txid(20));
     archive.store.overwrite(&archive.layout.slot(txid(20)), &forged);
-    for reading in [Reading::Whole, Reading::ByIndex] {
-        let error = archive.restored(Target::Txid(txid(20)), reading).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains("the database has the checksum"), "{error}");
-    }
-}
-
-#[test]
-fn each_page_is_decoded_once_by_index() {
-    let archive = with_levels(200, false);
-    let directory = scratch();
-    let output = directory.path().join("restored.db");
-    let by_index = Reading::ByIndex;
-    let restored =
-        restore(&archive.store, &archive.layout, Target::Latest, &output, by_index).unwrap();
-    assert_eq!(restored.decoded, u64::from(restored.pages));
-    assert!(restored.files > 1);
+    let error = archive.restored(Target::Txid(txid(20))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("the database has the checksum"), "{error}");
 }
 
 /// After retention: what is kept is right, what is not is an error, and nothing is wrong.
@@ -143,7 +124,7 @@ fn what_retention_leaves_is_restored_and_the_rest_is_an_error() {
     assert_eq!(before - archive.store.len(), deleted + usize::try_from(slots).unwrap());
     let (mut kept, mut gone) = (0, 0);
     for (at, moment) in &archive.moments {
-        match archive.restored(Target::Txid(*at), Reading::Whole) {
+        match archive.restored(Target::Txid(*at)) {
             Ok((txid, bytes)) => {
                 assert!(txid == *at && bytes == moment.bytes(), "TXID {at} is not what it was");
                 kept += 1;
@@ -163,7 +144,7 @@ fn what_retention_leaves_is_restored_and_the_rest_is_an_error() {
     archive.live(30);
     compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
     let (newest, moment) = archive.newest();
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
 }
 
 /// The slots go and the process dies before the files do.
@@ -188,7 +169,7 @@ fn retention_leaves_the_slots_that_the_first_level_goes_on_with() {
     assert!(archive.delete(&retention.slots) > 40);
     assert_eq!(retention.delete_files(&store, &layout).unwrap(), 2);
     let (newest, moment) = archive.newest();
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
 }
 
 #[test]
@@ -232,7 +213,7 @@ fn fence_goes_behind_merged_files_that_reach_past_the_newest_slot() {
     }
     archive.take_over();
     assert_eq!(archive.newest().0, newest.next().unwrap(), "no TXID is used twice");
-    let latest = archive.restored(Target::Latest, Reading::Whole).unwrap();
+    let latest = archive.restored(Target::Latest).unwrap();
     assert!(latest == (newest.next().unwrap(), moment.bytes()));
 }
 
@@ -241,14 +222,14 @@ fn hole_is_an_error_and_never_a_shorter_result() {
     let mut archive = Archive::new(MemoryStore::new(), 3, false);
     archive.live(40);
     archive.store.delete(&archive.layout.slot(txid(20))).unwrap();
-    let kind = |target| archive.restored(target, Reading::Whole).unwrap_err().kind();
+    let kind = |target| archive.restored(target).unwrap_err().kind();
     assert_eq!(kind(Target::Latest), ErrorKind::Gap);
     assert_eq!(kind(Target::Txid(txid(30))), ErrorKind::Gap);
     assert_eq!(kind(Target::Txid(txid(20))), ErrorKind::Gap);
-    let future = archive.restored(Target::Txid(txid(99)), Reading::Whole).unwrap_err();
+    let future = archive.restored(Target::Txid(txid(99))).unwrap_err();
     let said = "the oldest is 0000000000000001, the newest 0000000000000029";
     assert!(future.kind() == ErrorKind::NotFound && future.to_string().contains(said), "{future}");
-    assert!(archive.restored(Target::Txid(txid(19)), Reading::Whole).is_ok());
+    assert!(archive.restored(Target::Txid(txid(19))).is_ok());
     let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
     assert_eq!(proof.problems.len(), 1);
     assert_eq!(proof.problems[0].kind(), ErrorKind::Gap);
@@ -260,7 +241,7 @@ fn hole_is_an_error_and_never_a_shorter_result() {
     archive.store.delete(&snapshot).unwrap();
     let now = Timestamp::from_millis(archive.newest().1.time.millis() + 1);
     for target in [Target::Txid(txid(19)), Target::Before(now)] {
-        let error = archive.restored(target, Reading::Whole).unwrap_err();
+        let error = archive.restored(target).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("no snapshot is there at all"), "{error}");
     }
@@ -281,7 +262,7 @@ fn changed_byte_is_found_by_proof_and_restore() {
         archive.store.overwrite(&key, &damaged);
         let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
         assert_eq!(proof.problems.len(), 1, "{key}");
-        let error = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        let error = archive.restored(Target::Latest).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         archive.store.overwrite(&key, &body);
     }
@@ -289,7 +270,7 @@ fn changed_byte_is_found_by_proof_and_restore() {
     let body = archive.store.get(&archive.layout.slot(txid(9)), Part::Whole(1 << 20));
     archive.store.overwrite(&archive.layout.slot(txid(10)), &body.unwrap().unwrap().bytes);
     assert!(!verify(&archive.store, &archive.layout, &mut |_| {}).unwrap().problems.is_empty());
-    let error = archive.restored(Target::Latest, Reading::ByIndex).unwrap_err();
+    let error = archive.restored(Target::Latest).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
@@ -333,11 +314,9 @@ fn chain_whose_files_do_not_fit_is_corrupt() {
         let snapshot = layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
         archive.store.overwrite(&snapshot, &made(512, 1, 1, &[1], None));
         archive.store.create(&layout.slot(txid(2)), &slot, None).unwrap();
-        for reading in [Reading::Whole, Reading::ByIndex] {
-            let error = archive.restored(Target::Latest, reading).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{case}: {error}");
-        }
-        assert!(archive.restored(Target::Txid(Txid::FIRST), Reading::Whole).is_ok());
+        let error = archive.restored(Target::Latest).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{case}: {error}");
+        assert!(archive.restored(Target::Txid(Txid::FIRST)).is_ok());
     }
 }
 
@@ -409,7 +388,7 @@ fn large_file_is_fetched_in_parts_and_a_change_meanwhile_is_noticed() {
         });
         let directory = scratch();
         let output = directory.path().join("out.db");
-        let done = restore(&store, &layout, Target::Latest, &output, Reading::Whole);
+        let done = restore(&store, &layout, Target::Latest, &output);
         match change_at {
             None => assert!(done.is_ok() && std::fs::read(&output).unwrap() == expected),
             Some(_) => assert_eq!(done.unwrap_err().kind(), ErrorKind::Corrupt),
@@ -439,10 +418,10 @@ fn fence_that_no_record_lists_is_passed_over() {
         monolite_archive::internals::Slot::fence(monolite_archive::Epoch(1), victim, place)
             .unwrap();
     store.create(&layout.slot(victim), garbage.bytes(), None).unwrap();
-    let error = archive.restored(Target::Txid(victim), Reading::Whole).unwrap_err();
+    let error = archive.restored(Target::Txid(victim)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let (newest, moment) = archive.newest();
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
 }
 
 #[test]
@@ -455,7 +434,7 @@ fn output_that_is_there_or_has_a_wal_is_refused() {
         let beside = directory.path().join(format!("out.db{suffix}"));
         std::fs::write(&beside, "precious").unwrap();
         let (store, layout) = (&archive.store, &archive.layout);
-        let refused = restore(store, layout, Target::Latest, &output, Reading::Whole);
+        let refused = restore(store, layout, Target::Latest, &output);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{suffix}");
         assert_eq!(std::fs::read_to_string(&beside).unwrap(), "precious");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -470,7 +449,7 @@ fn name_that_belongs_to_another_database_is_refused_for_a_restore() {
         let directory = scratch();
         let output = directory.path().join(format!("out.db{ending}"));
         let (store, layout) = (&archive.store, &archive.layout);
-        let refused = restore(store, layout, Target::Latest, &output, Reading::Whole).unwrap_err();
+        let refused = restore(store, layout, Target::Latest, &output).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{ending}");
         assert!(refused.to_string().contains("the database \"out.db\""), "{refused}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -483,9 +462,7 @@ fn restore_touches_no_file_but_its_own() {
     archive.live(3);
     let directory = scratch();
     let path = |name: &str| directory.path().join(name);
-    let restored = |output: &Path, target| {
-        restore(&archive.store, &archive.layout, target, output, Reading::Whole)
-    };
+    let restored = |output: &Path, target| restore(&archive.store, &archive.layout, target, output);
     let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
     let output = path("out.db");
     // A file of the user's, which is called as a temporary file often is.
@@ -532,7 +509,7 @@ fn output_that_came_meanwhile_is_not_replaced() {
         }
         Fault::None
     });
-    let refused = restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole);
+    let refused = restore(&store, &archive.layout, Target::Latest, &output);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -592,8 +569,7 @@ fn file_that_vanishes_has_the_plan_made_again() {
     let store = Vanishing { inner, is_gone, vanish: merge_slots };
     let directory = scratch();
     let output = directory.path().join("out.db");
-    let restored =
-        restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole).unwrap();
+    let restored = restore(&store, &archive.layout, Target::Latest, &output).unwrap();
     assert_eq!((restored.txid, restored.files), (archive.newest().0, 2));
     assert!(restored.around.is_empty(), "it was merged: {:?}", restored.around);
     assert!(std::fs::read(&output).unwrap() == archive.newest().1.bytes());
@@ -608,7 +584,7 @@ fn newest_state_that_vanishes_meanwhile_is_an_error_and_never_an_older_state() {
     let store = Vanishing { inner, is_gone, vanish: lose_newest_slot };
     let directory = scratch();
     let output = directory.path().join("out.db");
-    let lost = restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole);
+    let lost = restore(&store, &archive.layout, Target::Latest, &output);
     let lost = lost.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Gap, "{lost}");
     assert!(lost.to_string().ends_with("by its TXID"), "{lost}");
@@ -641,7 +617,7 @@ fn restore_goes_around_damaged_files_to_the_same_state() {
                 store.overwrite(&key, &damaged);
                 let directory = scratch();
                 let output = directory.path().join("out.db");
-                let made = restore(store, layout, target, &output, Reading::Whole).unwrap();
+                let made = restore(store, layout, target, &output).unwrap();
                 assert!(std::fs::read(&output).unwrap() == must, "{key} {at}");
                 assert_eq!((made.txid, made.around.len()), (plan.txid(), 1), "{key} {at}");
                 assert!(made.around[0].to_string().contains(&key), "{:?}", made.around);
@@ -674,7 +650,7 @@ fn state_whose_last_way_is_damaged_is_an_error_with_a_remedy() {
     flipped[at] ^= 1;
     for damaged in [&flipped[..], &body[..Slot::FENCE_LEN as usize]] {
         store.overwrite(&key, damaged);
-        let lost = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        let lost = archive.restored(Target::Latest).unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Corrupt, "{lost}");
         let said = lost.to_string();
         assert!(said.contains(&key) && said.contains("uploads a copy of itself"), "{said}");
@@ -779,7 +755,7 @@ fn level_goes_on_from_files_of_several_compactors() {
         store.delete(&layout.slot(slot)).unwrap();
     }
     for end in [30, 35] {
-        let restored = archive.restored(Target::Txid(txid(end)), Reading::Whole).unwrap();
+        let restored = archive.restored(Target::Txid(txid(end))).unwrap();
         assert!(restored.1 == archive.moments[&txid(end)].bytes(), "TXID {end}");
     }
 }
@@ -799,7 +775,7 @@ fn level_begins_with_a_file_across_the_end_of_the_newest_snapshot() {
     assert!(covered.txids.max() < txid(57));
     assert_eq!(compact(2).txids, across.txids);
     let (newest, moment) = archive.newest();
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
     archive.live(10);
     assert_eq!(compact(1).txids.min(), txid(101));
     assert_eq!(compact(2).txids.min(), txid(101));
@@ -815,5 +791,5 @@ fn snapshot_of_many_files_is_made_in_steps() {
     let catalog = Catalog::read(store, layout).unwrap();
     let ends = catalog.level(Level::SNAPSHOTS).iter().map(|file| file.txids.max().get());
     assert_eq!(ends.collect::<Vec<_>>(), [1, 256, 511, 601], "256 files at a time");
-    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    assert!(archive.restored(Target::Latest).unwrap() == (newest, moment.bytes()));
 }

@@ -4,11 +4,12 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use monolite_archive::{
-    Error, ErrorKind, Fetched, Layout, Listing, MemoryStore, Part, Reading, Restored, Result,
-    Store, Tag, Target,
+    Error, ErrorKind, Fetched, Layout, Listing, MemoryStore, Part, Restored, Result, Store, Tag,
+    Target,
     internals::{Level, restore, restore_noting},
 };
 use monolite_ltx::{
@@ -67,6 +68,12 @@ impl Archive {
         Archive::with(seed, 10, 41)
     }
 
+    /// One that no test changes: it takes seconds to make.
+    fn shared() -> &'static Archive {
+        static SHARED: LazyLock<Archive> = LazyLock::new(|| Archive::new(1));
+        &SHARED
+    }
+
     /// With so many slots that have each so-many-th page.
     fn with(seed: u64, slots: u64, each: usize) -> Archive {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -97,8 +104,7 @@ impl Archive {
     }
 
     fn restore(&self, store: &dyn Store, output: &Path) -> Result<Restored> {
-        let (target, whole) = (Target::Latest, Reading::Whole);
-        restore_noting(store, &self.layout, target, output, whole, Duration::ZERO)
+        restore_noting(store, &self.layout, Target::Latest, output, Duration::ZERO)
     }
 
     fn must_be(&self, output: &Path) {
@@ -160,17 +166,20 @@ impl Store for Watched<'_> {
     }
 }
 
-/// How many requests a restore makes.
+/// How many requests a restore makes: as many of each archive, whatever its pages have.
 fn requests(archive: &Archive) -> u64 {
-    let directory = scratch();
-    let store = Watched::new(&archive.store, u64::MAX, &|_| ());
-    archive.restore(&store, &directory.path().join("db")).unwrap();
-    u64::MAX - store.answers.load(Ordering::SeqCst)
+    static REQUESTS: OnceLock<u64> = OnceLock::new();
+    *REQUESTS.get_or_init(|| {
+        let directory = scratch();
+        let store = Watched::new(&archive.store, u64::MAX, &|_| ());
+        archive.restore(&store, &directory.path().join("db")).unwrap();
+        u64::MAX - store.answers.load(Ordering::SeqCst)
+    })
 }
 
 #[test]
 fn restore_whose_store_fails_again_and_again_reads_little_twice() {
-    let archive = Archive::new(1);
+    let archive = Archive::shared();
     let directory = scratch();
     let output = directory.path().join("db");
     let (mut read, mut failures, mut answers) = (0, 0, 20);
@@ -197,7 +206,7 @@ fn restore_whose_store_fails_again_and_again_reads_little_twice() {
 /// What a kill leaves: the part as it is at any request.
 #[test]
 fn restore_that_was_killed_at_any_request_is_gone_on_with() {
-    let archive = Archive::new(2);
+    let archive = Archive::shared();
     let directory = scratch();
     let path = |name: String| directory.path().join(name);
     let part = path("db.monolite-part".into());
@@ -219,7 +228,7 @@ fn restore_that_was_killed_at_any_request_is_gone_on_with() {
     archive.restore(&store, &path("db".into())).unwrap();
     archive.must_be(&path("db".into()));
     let mut gone_on = 0;
-    for at in (0..requests(&archive)).step_by(3) {
+    for at in (0..requests(archive)).step_by(3) {
         let output = path(format!("image-{at}"));
         let store = Watched::new(&archive.store, u64::MAX, &|_| ());
         archive.restore(&store, &output).unwrap();
@@ -255,11 +264,11 @@ fn restore_that_was_stopped_among_small_files_is_gone_on_with() {
 
 #[test]
 fn another_archive_with_the_same_names_and_lengths_is_begun_anew() {
-    let (one, other) = (Archive::new(3), Archive::new(4));
+    let (one, other) = (Archive::shared(), Archive::new(4));
     assert_eq!(one.bytes(), other.bytes());
     let directory = scratch();
     let output = directory.path().join("db");
-    stopped(&one, &output);
+    stopped(one, &output);
     // Tags of a store in memory are numbers, and these have been given.
     let key = other.layout.slot(txid(2));
     let slot = other.store.get(&key, Part::Whole(u64::MAX)).unwrap().unwrap();
@@ -291,11 +300,11 @@ fn archive_that_has_grown_is_begun_anew() {
 
 #[test]
 fn torn_notes_are_none_and_one_of_two_is_enough() {
-    let archive = Archive::new(6);
+    let archive = Archive::shared();
     let directory = scratch();
     let output = directory.path().join("db");
     for torn in [[false, true], [true, false], [true, true]] {
-        let part = stopped(&archive, &output);
+        let part = stopped(archive, &output);
         let mut bytes = std::fs::read(&part).unwrap();
         let start = archive.database.len();
         let room = (32 + 4096 + 11 * 1024 + (PAGES as usize / 64 + 1) * 8).next_multiple_of(4096);
@@ -316,42 +325,28 @@ fn torn_notes_are_none_and_one_of_two_is_enough() {
 
 #[test]
 fn only_a_store_that_fails_leaves_something() {
-    let archive = Archive::new(7);
+    let archive = Archive::shared();
     let directory = scratch();
     let output = directory.path().join("db");
     for error in [ErrorKind::Corrupt, ErrorKind::NotFound, ErrorKind::Invalid] {
-        let answers = requests(&archive) - 2;
+        let answers = requests(archive) - 2;
         let store = Watched { error, ..Watched::new(&archive.store, answers, &|_| ()) };
         assert_eq!(archive.restore(&store, &output).unwrap_err().kind(), error);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error:?}");
     }
     // Within its first seconds nothing is noted, so nothing is left.
-    let store = Watched::new(&archive.store, requests(&archive) - 2, &|_| ());
-    let (target, whole) = (Target::Latest, Reading::Whole);
-    restore(&store, &archive.layout, target, &output, whole).unwrap_err();
+    let store = Watched::new(&archive.store, requests(archive) - 2, &|_| ());
+    restore(&store, &archive.layout, Target::Latest, &output).unwrap_err();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-/// A restore by index compares no sums, and begins anew.
-#[test]
-fn by_index_nothing_is_gone_on_with() {
-    let archive = Archive::new(8);
-    let directory = scratch();
-    let output = directory.path().join("db");
-    stopped(&archive, &output);
-    let (target, by_index) = (Target::Latest, Reading::ByIndex);
-    let made = restore(&archive.store, &archive.layout, target, &output, by_index).unwrap();
-    assert_eq!(made.decoded, u64::from(PAGES));
-    archive.must_be(&output);
 }
 
 #[test]
 fn part_that_others_may_read_is_not_gone_on_with() {
     use std::os::unix::fs::PermissionsExt as _;
-    let archive = Archive::new(9);
+    let archive = Archive::shared();
     let directory = scratch();
     let output = directory.path().join("db");
-    let part = stopped(&archive, &output);
+    let part = stopped(archive, &output);
     std::fs::set_permissions(&part, std::fs::Permissions::from_mode(0o644)).unwrap();
     archive.restore(&archive.store, &output).unwrap();
     archive.must_be(&output);

@@ -1,6 +1,5 @@
 //! What happens to a database, drawn at random, and a model of it in plain SQLite.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
@@ -22,9 +21,6 @@ pub(crate) struct Story {
     model: Connection,
     names: u32,
 }
-
-/// The digest of the content after each TXID at which that is known.
-pub(crate) type Moments = BTreeMap<u64, u64>;
 
 impl Story {
     pub(crate) fn new(seed: u64) -> Story {
@@ -151,9 +147,4 @@ pub(crate) fn digest_of(path: &Path) -> Option<u64> {
     let db = Connection::open_with_flags(uri, flags).unwrap();
     let sound: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0)).ok()?;
     (sound == "ok").then(|| digest(&db))
-}
-
-/// The digest after `txid`: that of the last moment up to it.
-pub(crate) fn expected(moments: &Moments, txid: u64) -> Option<u64> {
-    moments.range(..=txid).next_back().map(|(_, digest)| *digest)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, DirectoryStore, Keep, Layout, Reading, Target,
+    Archive, DirectoryStore, Keep, Layout, Target,
     internals::{
         ArchivedFile, Call, Catalog, Fault, FaultyStore, Level, Slot, leader, restore, snapshot,
         verify,
@@ -163,7 +163,7 @@ impl Bench {
 
     fn restored(&self, target: Target) -> Option<i64> {
         let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
-        restore(&self.store(), &Layout::directory(), target, &output, Reading::Whole).ok()?;
+        restore(&self.store(), &Layout::directory(), target, &output).ok()?;
         let db = rusqlite::Connection::open(&output).unwrap();
         let sum = db.query_row("SELECT coalesce(sum(length(v)), 0) FROM t", (), |row| row.get(0));
         let sum = sum.unwrap();

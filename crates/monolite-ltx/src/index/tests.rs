@@ -17,27 +17,6 @@ fn varints_are_those_of_go() {
         let mut written = Vec::new();
         put_varint(value, &mut written);
         assert_eq!(written, bytes);
-        let mut rest = bytes;
-        assert_eq!((take_varint(&mut rest), rest), (Some(value), &[][..]));
-    }
-}
-
-#[test]
-fn other_varints_are_refused() {
-    for bad in [
-        &[][..],
-        &[0x80],
-        &[0x80, 0x80],
-        // Longer than need be.
-        &[0x80, 0],
-        &[0xFF, 0],
-        // More than 64 bits.
-        &[255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
-        &[255, 255, 255, 255, 255, 255, 255, 255, 255, 0x81, 0],
-        &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1],
-    ] {
-        let mut rest = bad;
-        assert_eq!(take_varint(&mut rest), None, "{bad:?}");
     }
 }
 

@@ -1,9 +1,7 @@
 //! What must hold for any bytes at all: the target of `fuzz/fuzz_targets/ltx.rs`, which has this
 //! file as its own, and here with changed files of the original.
 
-use std::io::Cursor;
-
-use monolite_ltx::{Decoder, Encoder, Error, ErrorKind, IndexedFile, compact};
+use monolite_ltx::{Decoder, Encoder, Error, ErrorKind, compact};
 
 /// How often a sum is put right.
 const REPAIRS: usize = 4;
@@ -16,7 +14,6 @@ const REPAIRS: usize = 4;
 pub(crate) fn any_bytes(data: &[u8]) -> Result<(), String> {
     let mut file = data.to_vec();
     for _ in 0..REPAIRS {
-        by_index(&file)?;
         match all_pages(&file) {
             Ok(pages) => return whole(&file, &pages),
             Err(error) if error.kind() == ErrorKind::Io => return Err(format!("{error:?}")),
@@ -56,32 +53,11 @@ fn all_pages(file: &[u8]) -> Result<Pages, Error> {
     }
 }
 
-/// Reads what an index names, even if the file is not whole.
-fn by_index(file: &[u8]) -> Result<(), String> {
-    let Ok(mut indexed) = IndexedFile::open(Cursor::new(file)) else { return Ok(()) };
-    let entries = indexed.index().entries().to_vec();
-    for entry in entries {
-        match indexed.page(entry.pgno) {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(format!("page {} is in the index and is not", entry.pgno)),
-            Err(error) if error.kind() == ErrorKind::Io => return Err(format!("{error:?}")),
-            Err(_) => {}
-        }
-    }
-    Ok(())
-}
-
-/// A file that was read to its end is read by its index, written and merged alike.
+/// A file that was read to its end is written and merged alike.
 fn whole(file: &[u8], pages: &Pages) -> Result<(), String> {
     let decoder = Decoder::new(file).map_err(|error| error.to_string())?;
     let header = *decoder.header();
     let trailer = decoder.verify().map_err(|error| error.to_string())?.trailer;
-    let mut indexed = IndexedFile::open(Cursor::new(file)).map_err(|error| error.to_string())?;
-    for (pgno, page) in pages {
-        if indexed.page(*pgno).map_err(|error| error.to_string())? != Some(page) {
-            return Err(format!("page {pgno} is another by the index"));
-        }
-    }
     if header.commit == 0 && !header.is_tracked() {
         // It can be read, and not be written.
         return if pages.is_empty() { Ok(()) } else { Err("pages of an empty database".into()) };

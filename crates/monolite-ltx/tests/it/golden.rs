@@ -4,12 +4,7 @@
 //! `go run . golden "" ../golden`, `go run -modfile=old.mod . golden old- ../golden`, and
 //! `go run . dump ../golden/*.ltx >../golden/dump.txt`.
 
-use std::io::Cursor;
-
-use monolite_ltx::{
-    Encoder, ErrorKind, Footer, Header, IndexedFile, PageEntry, PageIndex, PageReader, compact,
-    verify,
-};
+use monolite_ltx::{Encoder, ErrorKind, compact, verify};
 
 use crate::support::{Content, beside, dump, golden, pgno};
 
@@ -70,47 +65,6 @@ fn old_files_become_new_ones_with_the_same_content() {
         assert_eq!((&old.pages, old.database), (&new.pages, new.database), "{name}");
         let twin = Content::of(&golden[name.strip_prefix("old-").unwrap()]).unwrap();
         assert_eq!((old.header, &old.pages), (twin.header, &twin.pages), "{name}");
-    }
-}
-
-#[test]
-fn every_page_is_found_by_the_index() {
-    for (name, file) in golden() {
-        let content = Content::of(&file).unwrap();
-        let mut indexed = IndexedFile::open(Cursor::new(&file)).unwrap();
-        assert_eq!(*indexed.header(), content.header, "{name}");
-        // The parts that a store would be asked for, and nothing else.
-        let header = Header::decode(file.first_chunk().unwrap()).unwrap();
-        let footer = file.last_chunk::<{ Footer::LEN }>().unwrap();
-        let footer = Footer::decode(footer, &header, file.len() as u64).unwrap();
-        let range = footer.index_range();
-        let index = &file[range.start as usize..range.end as usize];
-        let index = PageIndex::decode(index, &header, &footer).unwrap();
-        let mut reader = PageReader::new(&header);
-        for number in (1..20).chain(content.pages.keys().copied()) {
-            let expected = content.pages.get(&number).map(Vec::as_slice);
-            assert_eq!(indexed.page(pgno(number)).unwrap(), expected, "{name}");
-            let Some(entry) = index.find(pgno(number)) else {
-                assert_eq!(expected, None, "{name}");
-                continue;
-            };
-            let frame = &file[entry.offset as usize..][..entry.length as usize];
-            assert_eq!(reader.read(entry, frame).ok(), expected, "{name}");
-            let kind = |frame| reader.read(entry, frame).unwrap_err().kind();
-            let longer = &file[entry.offset as usize..][..entry.length as usize + 1];
-            let kinds = [frame.split_last().unwrap().1, longer].map(kind);
-            assert_eq!(kinds, [ErrorKind::Truncated, ErrorKind::Corrupt], "{name}");
-            // An index of another file.
-            let next = PageEntry { pgno: pgno(number + 1), ..entry };
-            let longer = PageEntry { length: entry.length + 1, ..entry };
-            for other in [next, longer] {
-                let error = reader.read(other, frame).unwrap_err();
-                assert_eq!(
-                    (error.kind(), error.offset()),
-                    (ErrorKind::Corrupt, Some(entry.offset))
-                );
-            }
-        }
     }
 }
 

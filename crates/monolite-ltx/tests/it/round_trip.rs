@@ -1,10 +1,9 @@
 //! What was written is read, whatever it is and however small the pieces.
 
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Read, Write};
 
 use monolite_ltx::{
-    BaseChecksum, Checksum, Decoder, Encoder, ErrorKind, Footer, Header, IndexedFile, PageSize,
-    TxidRange, verify,
+    BaseChecksum, Checksum, Decoder, Encoder, ErrorKind, Footer, Header, TxidRange, verify,
 };
 
 use crate::support::{Content, History, cases, golden, pgno, txid};
@@ -22,13 +21,6 @@ fn what_is_written_is_read() {
             assert_eq!((verified.header, verified.trailer), (content.header, trailer));
             assert_eq!(verified.pages as usize, content.pages.len());
             assert_eq!(verified.len, file.len() as u64);
-            let mut indexed = IndexedFile::open(Cursor::new(&file)).unwrap();
-            assert_eq!(*indexed.trailer(), trailer);
-            assert_eq!(indexed.index().entries().len(), content.pages.len());
-            for number in 1..=content.header.commit + 1 {
-                let expected = content.pages.get(&number).map(Vec::as_slice);
-                assert_eq!(indexed.page(pgno(number)).unwrap(), expected);
-            }
         }
     });
 }
@@ -138,25 +130,6 @@ fn decoder_takes_no_byte_behind_the_file_but_one() {
     file.push(0);
     let error = verify(&file[..]).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (ErrorKind::Corrupt, Some(length)), "{error}");
-}
-
-#[test]
-fn index_of_many_pages_is_read_in_parts() {
-    let mut rng = fastrand::Rng::with_seed(2);
-    let mut content = History::new(&mut rng).commit(&mut rng);
-    content.header.page_size = PageSize::new(512).unwrap();
-    content.header.commit = 20_000;
-    content.header.txids = TxidRange::single(txid(2));
-    content.header.base = BaseChecksum::Untracked;
-    content.database = None;
-    content.pages = (1..=20_000).step_by(3).map(|number| (number, vec![0; 512])).collect();
-    let (file, _) = content.file();
-    let indexed = IndexedFile::open(Cursor::new(&file)).unwrap();
-    let found: Vec<u32> = indexed.index().entries().iter().map(|entry| entry.pgno.get()).collect();
-    assert_eq!(found, content.pages.keys().copied().collect::<Vec<_>>());
-    assert_eq!(verify(&file[..]).unwrap().pages as usize, found.len());
-    let last = indexed.index().entries().last().unwrap().offset as usize;
-    assert!(file.len() - last > 2 * (16 << 10), "there are several parts");
 }
 
 #[test]

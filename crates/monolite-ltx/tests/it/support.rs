@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Cursor, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use monolite_ltx::{
-    BaseChecksum, Checksum, DatabaseChecksum, Decoder, Encoder, Header, IndexedFile, PageSize,
-    Pgno, Result, Timestamp, Trailer, Txid, TxidRange, WalSpan,
+    BaseChecksum, Checksum, DatabaseChecksum, Decoder, Encoder, Header, PageSize, Pgno, Result,
+    Timestamp, Trailer, Txid, TxidRange, WalSpan,
 };
 
 /// A page number that there is.
@@ -184,15 +184,17 @@ pub(crate) fn dump(name: &str, file: &[u8]) -> Result<String> {
         wal.offset, wal.size
     )
     .unwrap();
+    // The index is what the pages say: it is compared with that.
+    let (mut index, mut offset) = (String::new(), decoder.offset());
     while let Some(page) = decoder.next_page()? {
-        let sum = Checksum::of_page(page.pgno, page.data);
-        writeln!(text, "page {} {sum}", page.pgno).unwrap();
+        let (pgno, sum) = (page.pgno, Checksum::of_page(page.pgno, page.data));
+        writeln!(text, "page {pgno} {sum}").unwrap();
+        let length = decoder.offset() - offset;
+        writeln!(index, "at {offset}: {pgno}, {length} bytes").unwrap();
+        offset += length;
     }
     let trailer = *decoder.trailer().unwrap();
-    for entry in IndexedFile::open(Cursor::new(file))?.index().entries() {
-        let (offset, length) = (entry.offset, entry.length);
-        writeln!(text, "at {offset}: {}, {length} bytes", entry.pgno).unwrap();
-    }
+    text.push_str(&index);
     let after = trailer.database.map_or("0".repeat(16), |sum| sum.to_string());
     writeln!(text, "after {after}, sum {}\n", trailer.file).unwrap();
     Ok(text)

@@ -12,7 +12,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use monolite_archive::{Archive, Reading, Target};
+use monolite_archive::{Archive, Target};
 use serde_json::json;
 
 use crate::client::{Answer, Client};
@@ -151,7 +151,7 @@ fn nothing_answered_is_lost_with_the_machine() {
         fs::remove_dir_all(&machine).unwrap();
         let database = folder.path().join("restored.db");
         let copy = Archive::at(&archive).unwrap();
-        copy.restore(Target::Latest, &database, Reading::Whole).unwrap();
+        copy.restore(Target::Latest, &database).unwrap();
         let listen = base.strip_prefix("http://").unwrap();
         let more = ["--archive", &archive, "--take-over"];
         let mut program = Program::start_with(&database, listen, &more);

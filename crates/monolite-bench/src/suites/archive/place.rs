@@ -6,7 +6,7 @@ use crate::drivers::traffic;
 use anyhow::{Context, Result, ensure};
 use monolite::{Database, Durability, Options};
 use monolite_archive::{
-    Archive, Layout, Reading, Store, Target,
+    Archive, Layout, Store, Target,
     internals::{Level, restore},
 };
 use std::path::PathBuf;
@@ -131,7 +131,7 @@ impl Place {
         }
         let copy = self.database.with_extension("restored");
         let (store, layout) = self.store()?;
-        restore(&*store, &layout, Target::Latest, &copy, Reading::Whole)?;
+        restore(&*store, &layout, Target::Latest, &copy)?;
         let restored = Options::new().readers(1).open(&copy)?;
         let there = state(&restored)?;
         restored.close()?;

@@ -4,7 +4,7 @@ use super::place::Place;
 use crate::drivers::Round;
 use anyhow::{Context, Result, ensure};
 use monolite_archive::{
-    Part, Reading, Target,
+    Part, Target,
     internals::{Catalog, Plan, restore},
 };
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ pub(super) fn whole(place: &Place) -> Result<Round> {
     let copy = place.database.with_extension("restored");
     let (store, layout) = place.store()?;
     let begin = Instant::now();
-    restore(&*store, &layout, Target::Latest, &copy, Reading::Whole)?;
+    restore(&*store, &layout, Target::Latest, &copy)?;
     let bytes = fs::metadata(&copy)?.len();
     let round = round(bytes, begin);
     let is_same = same(&copy, &place.database)?;

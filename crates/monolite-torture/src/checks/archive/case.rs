@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use monolite::Durability;
 use monolite_archive::{
-    DirectoryStore, ErrorKind, Layout, Reading, Target,
+    DirectoryStore, ErrorKind, Layout, Target,
     internals::{Catalog, Level, Pace, Present, adopt, restore, verify},
 };
 use monolite_testkit::child::{Child, Heard};
@@ -213,7 +213,7 @@ impl<'s> Case<'s> {
         self.takes_over = true;
         let output = self.file();
         let layout = Layout::directory();
-        match restore(&self.store(), &layout, Target::Latest, &output, Reading::Whole) {
+        match restore(&self.store(), &layout, Target::Latest, &output) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let count = self.ledger.acknowledged.len();
                 let gone = format!("nothing can be restored of {count} acknowledged: {error}");
@@ -314,7 +314,7 @@ impl<'s> Case<'s> {
         let output = self.scratch.path().join("moment");
         for txid in chosen {
             let target = Target::Txid(*txid);
-            restore(&store, &layout, target, &output, Reading::Whole)
+            restore(&store, &layout, target, &output)
                 .map_err(|error| other(&format!("{txid}: {error}")))?;
             let found = writing::judge(&output, &last, Look::Quick, false)?;
             if let Some(id) = found.iter().find(|id| !self.history.contains(id)) {

@@ -27,7 +27,7 @@ use fastrand::Rng;
 use monolite::archive::ArchiveToken;
 use monolite::rusqlite::Connection;
 use monolite::{Clock, Database, Durability, ErrorKind, Options};
-use monolite_archive::{Archive, DirectoryStore, Layout, Reading, Target, internals::restore};
+use monolite_archive::{Archive, DirectoryStore, Layout, Target, internals::restore};
 use monolite_testkit::blocking::locked;
 use monolite_testkit::child::{say, variable};
 
@@ -140,7 +140,7 @@ impl Case<'_> {
         let output = self.archive().with_file_name("moment");
         for (token, key) in moments {
             let target = Target::Token(*token);
-            restore(&self.store(), &Layout::directory(), target, &output, Reading::Whole)
+            restore(&self.store(), &Layout::directory(), target, &output)
                 .map_err(|error| Wrong::Lost(1, format!("the moment {token} is gone: {error}")))?;
             judge(&output, &BTreeSet::from([*key]))?;
             fs::remove_file(&output).map_err(|error| Wrong::Other(error.to_string()))?;
