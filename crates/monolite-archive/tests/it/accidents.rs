@@ -72,12 +72,13 @@ impl SlowCopy {
             Fault::None
         };
         let store = Arc::new(FaultyStore::new(bench.store(), decide));
-        (slow, Archive::of(store, LAYOUT()).interval(Duration::from_millis(5)))
+        // The opening would wait for the copy for ten seconds.
+        let archive = Archive::of(store, LAYOUT()).opening_wait(Duration::from_millis(100));
+        (slow, archive.interval(Duration::from_millis(5)))
     }
 
     /// Opens the database, and has `then` done with it while the copy is on its way.
     fn during(&self, bench: &Bench, archive: Archive, then: impl FnOnce(&Database)) -> Database {
-        // The opening would wait for the copy for a while.
         thread::scope(|scope| {
             let opened = scope.spawn(|| bench.open_with(archive, Durability::Synced).unwrap());
             wait_until("the copy begins", || self.begun.load(Ordering::Relaxed) > 0);

@@ -228,7 +228,7 @@ fn restore_that_was_killed_at_any_request_is_gone_on_with() {
     archive.restore(&store, &path("db".into())).unwrap();
     archive.must_be(&path("db".into()));
     let mut gone_on = 0;
-    for at in (0..requests(archive)).step_by(3) {
+    for at in (0..requests(archive)).step_by(5) {
         let output = path(format!("image-{at}"));
         let store = Watched::new(&archive.store, u64::MAX, &|_| ());
         archive.restore(&store, &output).unwrap();
