@@ -35,16 +35,13 @@ pub struct Plan {
     pub program: Program,
 }
 
-/// Runs what a finding has kept once more: a history of the differential check, or a schedule.
+/// Runs a schedule once more that a finding has kept.
 ///
 /// # Errors
-/// When there is neither at `path`, or a database cannot be created.
+/// When there is none at `path`, or a database cannot be created.
 pub fn replay(path: &Path) -> Result<Outcome> {
     monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
-    match checks::differential::replay(path)? {
-        Some(outcome) => Ok(outcome),
-        None => checks::history::replay(path),
-    }
+    checks::history::replay(path)
 }
 
 /// The version of SQLite that is under test.

@@ -298,7 +298,7 @@ pub(crate) struct Torture {
     #[command(flatten)]
     pub(crate) checks: Checks,
 
-    /// Run again what --differential or --history has kept as evidence
+    /// Run again a schedule that --history has kept as evidence
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) replay: Option<PathBuf>,
 

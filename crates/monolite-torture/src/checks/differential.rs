@@ -12,8 +12,8 @@
 //!    not committed must have seen a state that there was ([`driver::verdict`]).
 //! 3. What a random number or the time decides is compared with what the database has: plain SQLite
 //!    is given the value. What is documented to differ is one table ([`excuses`]).
-//! 4. A history that fails is made smaller ([`shrink`]) and kept; those of one cause are reported
-//!    once ([`findings`]).
+//! 4. A history that fails is kept: its seed, and a record of what it did. Those of one cause are
+//!    reported once ([`difference`]).
 //! 5. The controls ([`controls`]) run first, each time.
 //!
 //! # Not here
@@ -22,38 +22,34 @@
 
 mod answer;
 mod asking;
-mod cases;
 mod controls;
 mod difference;
 mod driver;
 mod dump;
 mod excuses;
-mod findings;
 mod grammar;
 mod oracle;
 mod record;
 mod schema;
-mod shrink;
 mod source;
 mod stage;
-mod text;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::{self, Connection};
 
 use crate::{Amount, Check, Finding, Outcome, Setting};
+use difference::Difference;
 use driver::Counts;
-use findings::Groups;
 use grammar::Topic;
 use oracle::Flaw;
-use record::History;
-use stage::Stage;
+use stage::{Job, Stage};
 
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
@@ -64,7 +60,7 @@ pub(super) static CHECK: Check = Check {
     modest: 2_000_000,
     total: |amount| amount,
     run,
-    roles: &[(cases::ROLE, cases::serve)],
+    roles: &[(stage::ROLE, stage::serve)],
 };
 
 /// Different findings after which the check ends.
@@ -77,25 +73,28 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = CHECK.outcome();
     let mut stage = Stage::new(setting.program)?;
     controls::run(setting, &mut stage, &mut outcome)?;
-    let (mut sum, mut groups, mut histories) = (Counts::default(), Groups::default(), 0);
+    let (mut sum, mut seen, mut histories) = (Counts::default(), Signatures::new(), 0);
     for number in 0.. {
         let left = amount.saturating_sub(outcome.attempted);
-        if left == 0 || setting.watch.is_stopped() || groups.len() >= ENOUGH {
+        if left == 0 || setting.watch.is_stopped() || seen.len() >= ENOUGH {
             break;
         }
         let seed = setting.case_seed(number);
-        let ran = stage.draw(seed, left.min(LENGTH), false, Flaw::None)?;
+        let most = left.min(LENGTH);
+        let ran = stage.run(Job { seed, most, is_calm: false, flaw: Flaw::None })?;
         histories += 1;
         sum.add(&ran.counts);
         // One that fails at once is a case, too.
         let statements = ran.counts.statements.max(1);
         outcome.attempted += statements;
         outcome.acknowledged += ran.counts.committed;
-        outcome.anomalies += u64::from(ran.difference.is_some());
         setting.watch.done(statements.min(left));
-        groups.take_up(setting, &mut stage, ran, &mut outcome)?;
+        if let Some(difference) = ran.difference {
+            outcome.anomalies += 1;
+            take_up(setting, &stage, seed, &difference, &mut seen, &mut outcome)?;
+        }
     }
-    note(&mut outcome, histories, &sum, &groups);
+    note(&mut outcome, histories, &sum, &seen);
     Ok(outcome)
 }
 
@@ -104,9 +103,6 @@ pub(super) struct Statements(schema::Schema);
 
 impl Statements {
     /// Those for what `plain` holds.
-    ///
-    /// # Errors
-    /// SQLite's.
     pub(super) fn of(plain: &Connection) -> rusqlite::Result<Statements> {
         Ok(Statements(schema::Schema::load(plain)?))
     }
@@ -120,36 +116,43 @@ impl Statements {
     }
 }
 
-fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, groups: &Groups) {
+/// How often each was seen.
+type Signatures = BTreeMap<String, u64>;
+
+/// Counts a history that failed, and reports the first of its signature.
+fn take_up(
+    setting: &Setting<'_>,
+    stage: &Stage<'_>,
+    seed: u64,
+    difference: &Difference,
+    seen: &mut Signatures,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let count = seen.entry(difference.signature()).or_default();
+    *count += 1;
+    if *count > 1 {
+        return Ok(());
+    }
+    let (directory, text) = (setting.evidence(seed)?, difference.text());
+    fs::copy(stage.record(), directory.join("history.txt")).context("no record of the history")?;
+    fs::write(directory.join("what.txt"), &text)?;
+    outcome.found(Finding {
+        what: format!("seed {seed}: {text}"),
+        evidence: Some(directory),
+        reproduce: setting.reproduce(LENGTH, seed),
+    });
+    Ok(())
+}
+
+fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, seen: &Signatures) {
     let Counts { interactive, conflicts, moved, .. } = sum;
     outcome.notes.push(format!(
         "{histories} histories; {interactive} committed transactions were interactive; \
          {conflicts} conflicts, {moved} moves to a new snapshot"
     ));
-    for (signature, count) in groups.counts() {
+    for (signature, count) in seen {
         outcome.notes.push(format!("{count} times {signature}"));
     }
-}
-
-/// Runs a history again that a finding has kept; nothing when the file is something else.
-///
-/// # Errors
-/// When there is no file at `path`, or a database cannot be created.
-pub(crate) fn replay(path: &Path) -> Result<Option<Outcome>> {
-    let Some(history) = History::load(path)? else { return Ok(None) };
-    let ran = stage::run_here(path)?;
-    let mut outcome = CHECK.outcome();
-    outcome.attempted = ran.counts.statements.max(1);
-    outcome.acknowledged = ran.counts.committed;
-    if let Some(difference) = ran.difference {
-        outcome.anomalies = 1;
-        outcome.found(Finding {
-            what: format!("{}\n{}", difference.text(), text::text(&history)),
-            evidence: path.parent().map(Path::to_owned),
-            reproduce: format!("monolite torture --replay {}", path.display()),
-        });
-    }
-    Ok(Some(outcome))
 }
 
 impl Counts {

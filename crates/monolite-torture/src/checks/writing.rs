@@ -94,9 +94,6 @@ impl Arrangement {
 
 impl Orders<'_> {
     /// Starts a child.
-    ///
-    /// # Errors
-    /// When the process cannot be started.
     pub(super) fn spawn(&self, program: &Program) -> Result<Child> {
         let file = self.file.to_str().context("the directory's name is not text")?;
         let (first, filling) = (self.first.to_string(), self.filling.to_string());
@@ -258,9 +255,6 @@ pub(super) struct Work {
 impl Work {
     /// Creates the tables and says `open`; then `acknowledged N`, `refused N`, `failed …` or
     /// `wrong …` until it is over.
-    ///
-    /// # Errors
-    /// When the tables cannot be created.
     pub(super) fn run(self, db: &Database, is_over: IsOver<'_>) -> Result<()> {
         markers::create(db)?;
         say("open");
@@ -286,9 +280,6 @@ impl Work {
 }
 
 /// Closes the database, and says `closed`.
-///
-/// # Errors
-/// Those of the close.
 pub(super) fn close(db: &Database) -> Result<()> {
     db.close()?;
     say("closed");

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::oracle::Flaw;
-use super::stage::Stage;
+use super::stage::{Job, Stage};
 use crate::{Outcome, Setting};
 
 /// Histories that a control may need until its flaw shows.
@@ -12,7 +12,7 @@ const TRIES: u64 = 150;
 /// Statements of a history of a control.
 const LENGTH: u64 = 300;
 
-pub(super) const CONTROLS: [(Flaw, &str); 8] = [
+const CONTROLS: [(Flaw, &str); 8] = [
     (Flaw::NoValidation, "validation switched off"),
     (Flaw::SkippedChange, "the oracle skips a committed change"),
     (Flaw::StaleStatistics, "the oracle keeps old statistics"),
@@ -24,9 +24,6 @@ pub(super) const CONTROLS: [(Flaw, &str); 8] = [
 ];
 
 /// Runs each control.
-///
-/// # Errors
-/// When the check itself cannot go on.
 pub(super) fn run(
     setting: &Setting<'_>,
     stage: &mut Stage<'_>,
@@ -46,10 +43,7 @@ pub(super) fn run(
 
 /// Runs a control until it is noticed: a history that passes without the flaw must fail with it.
 /// One that fails without it says nothing. Tells what was seen, or else how hard it tried.
-///
-/// # Errors
-/// When the check itself cannot go on.
-pub(super) fn notices(
+fn notices(
     stage: &mut Stage<'_>,
     flaw: Flaw,
     seed: impl Fn(u64) -> u64,
@@ -61,9 +55,10 @@ pub(super) fn notices(
         }
         // Rowids are drawn in no calm history.
         let is_calm = flaw != Flaw::OtherRowid;
-        let flawed = stage.draw(seed(number), LENGTH, is_calm, flaw)?;
+        let job = Job { seed: seed(number), most: LENGTH, is_calm, flaw };
+        let flawed = stage.run(job)?;
         let Some(difference) = flawed.difference else { continue };
-        if stage.draw(seed(number), LENGTH, is_calm, Flaw::None)?.difference.is_none() {
+        if stage.run(Job { flaw: Flaw::None, ..job })?.difference.is_none() {
             return Ok(Ok(format!("history {number}: {:.100}", difference.signature())));
         }
     }

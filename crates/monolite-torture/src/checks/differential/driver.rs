@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
 use super::asking::{ask_closure, ask_interactive, ask_read};
-use super::difference::{Class, Difference, Stop};
+use super::difference::{Difference, Stop};
 use super::dump::{difference, dump, dump_plain};
 use super::oracle::{Claim, Flaw, Oracle};
 use super::record::{Call, Datum, Ending, Member, Op, Setup, Step, Write};
@@ -53,9 +53,8 @@ pub(super) struct Counts {
     pub(super) moved: u64,
 }
 
-/// How an interactive transaction stands.
-pub(super) struct Slot {
-    tx: Transaction,
+/// What an interactive transaction has asked, and was told.
+pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
     pub(super) told: Vec<Said>,
     /// How many commits there were before its first statement.
@@ -73,17 +72,13 @@ pub(super) enum Ended {
 /// What a closure was told, and the numbers that its rows were given.
 type Told = (Said, Option<GivenRowids>);
 
-/// A submitted transaction.
-enum Pending {
-    Write { write: Write, told: Arc<Mutex<Vec<Told>>>, handle: monolite::Write<()> },
-    Commit { slot: Steps, key: Option<String>, handle: monolite::Write<monolite::Committed> },
-}
+/// Waits for a transaction that was submitted.
+type Pending = Box<dyn FnOnce() -> (Answered, Ended)>;
 
-/// What is left of a slot whose transaction was handed over.
-pub(super) struct Steps {
-    pub(super) steps: Vec<Step>,
-    pub(super) told: Vec<Said>,
-    pub(super) first: usize,
+/// A transaction that has been answered.
+pub(super) enum Answered {
+    Write { write: Write, told: Vec<Said> },
+    Commit { left: Steps, key: Option<String> },
 }
 
 pub(super) struct Driver {
@@ -92,7 +87,7 @@ pub(super) struct Driver {
     db: Option<Database>,
     pub(super) oracle: Oracle,
     pub(super) flaw: Flaw,
-    slots: [Option<Slot>; SLOTS],
+    slots: [Option<(Transaction, Steps)>; SLOTS],
     pub(super) keys: BTreeMap<String, Vec<u8>>,
     /// The numbers that the open database has given out ahead, for each table.
     given: BTreeMap<String, Vec<GivenRowids>>,
@@ -106,9 +101,6 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Opens a new database at `path`, or in memory.
-    ///
-    /// # Errors
-    /// Those of opening.
     pub(super) fn open(setup: Setup, flaw: Flaw, path: &Path) -> Result<Driver> {
         let mut driver = Driver {
             setup,
@@ -145,9 +137,6 @@ impl Driver {
     }
 
     /// Does one operation.
-    ///
-    /// # Errors
-    /// The first thing that must not be.
     pub(super) fn carry_out(&mut self, op: &Op) -> Result<(), Stop> {
         self.counts.statements += op.statements();
         match op {
@@ -184,7 +173,22 @@ impl Driver {
                 Err(error) => return Err(Difference::engine("try_write", &error).into()),
             },
         };
-        Ok(Pending::Write { write: write.clone(), told, handle })
+        let mut write = write.clone();
+        Ok(Box::new(move || {
+            let ended = match catch_unwind(AssertUnwindSafe(|| handle.wait())) {
+                Ok(Ok(())) => Ended::Committed { is_repeated: false, outcome: Vec::new() },
+                Ok(Err(error)) if is_gave_up(&error) => Ended::GaveUp,
+                Ok(Err(error)) => Ended::Refused(error),
+                Err(payload) if payload.downcast_ref() == Some(&PANICKED) => Ended::Panicked,
+                Err(payload) => resume_unwind(payload),
+            };
+            let told = std::mem::take(&mut *locked(&told));
+            let (told, given): (Vec<Said>, Vec<_>) = told.into_iter().unzip();
+            for (step, given) in write.steps.iter_mut().zip(given) {
+                step.given = given;
+            }
+            (Answered::Write { write, told }, ended)
+        }))
     }
 
     fn batch(&mut self, members: &[Member]) -> Result<(), Stop> {
@@ -205,7 +209,7 @@ impl Driver {
         }
         drop(release);
         hold.wait().map_err(|error| Difference::engine("a write that holds a batch", &error))?;
-        let mut waited: Vec<_> = pending.into_iter().map(Pending::wait).collect();
+        let mut waited: Vec<_> = pending.into_iter().map(|wait| wait()).collect();
         if self.flaw == Flaw::SwappedCommits && waited.len() > 1 {
             waited.swap(0, 1);
         }
@@ -214,17 +218,26 @@ impl Driver {
 
     /// Begins the commit of the transaction in a slot, if there is one.
     fn hand_over(&mut self, slot: usize, key: Option<&str>) -> Option<Pending> {
-        let Slot { tx, steps, told, first } = self.slots[slot].take()?;
+        let (tx, left) = self.slots[slot].take()?;
         let handle = match key {
             None => tx.commit(),
-            Some(key) => tx.commit_once(key, outcome_of(key, &steps)),
+            Some(key) => tx.commit_once(key, outcome_of(key, &left.steps)),
         };
-        let slot = Steps { steps, told, first };
-        Some(Pending::Commit { slot, key: key.map(str::to_owned), handle })
+        let key = key.map(str::to_owned);
+        Some(Box::new(move || {
+            let ended = match handle.wait() {
+                Ok(done) => {
+                    let outcome = done.outcome().to_vec();
+                    Ended::Committed { is_repeated: done.is_repeated(), outcome }
+                }
+                Err(error) => Ended::Refused(error),
+            };
+            (Answered::Commit { left, key }, ended)
+        }))
     }
 
     fn settle(&mut self, pending: Pending) -> Result<(), Stop> {
-        let (left, ended) = pending.wait();
+        let (left, ended) = pending();
         verdict::settle(self, left, ended)
     }
 
@@ -260,20 +273,18 @@ impl Driver {
         if self.slots[slot].is_none() {
             let tx = self.db().transaction();
             let tx = tx.map_err(|error| Difference::engine("transaction", &error))?;
-            let (steps, told) = (Vec::new(), Vec::new());
-            self.slots[slot] = Some(Slot { tx, steps, told, first: version });
+            self.slots[slot] = Some((tx, Steps::since(version)));
         }
-        let Some(open) = &mut self.slots[slot] else { return Ok(()) };
-        let said = Said::of(&step.sql, &ask_interactive(&open.tx, step));
+        let Some((tx, left)) = &mut self.slots[slot] else { return Ok(()) };
+        let said = Said::of(&step.sql, &ask_interactive(tx, step));
         let is_conflict = said.failed == Some(ErrorKind::Conflict);
         let is_over = said.is_fatal();
-        let step = numbered(step, &open.tx, is_over);
-        open.told.push(said);
-        open.steps.push(step.clone());
+        let step = numbered(step, tx, is_over);
+        left.told.push(said);
+        left.steps.push(step.clone());
         self.note_given(&step)?;
-        if is_over && let Some(Slot { tx, steps, told, first }) = self.slots[slot].take() {
+        if is_over && let Some((tx, left)) = self.slots[slot].take() {
             drop(tx);
-            let left = Steps { steps, told, first };
             return if is_conflict {
                 verdict::judge_conflict(self, left, "a statement")
             } else {
@@ -291,7 +302,7 @@ impl Driver {
         let is_in = |it: &&GivenRowids| it.first() <= given.last() && given.first() <= it.last();
         if let Some(before) = all.iter().find(is_in) {
             let ours = format!("{given:?} behind {before:?}: {}", step.sql);
-            return Err(Difference::new(Class::Content, "an id", ours, "one of its own").into());
+            return Err(Difference::new("an id", ours, "one of its own").into());
         }
         all.push(given);
         Ok(())
@@ -305,11 +316,9 @@ impl Driver {
     }
 
     fn roll_back(&mut self, slot: usize) -> Result<(), Stop> {
-        let Some(Slot { tx, steps, told, first }) = self.slots[slot].take() else {
-            return Ok(());
-        };
+        let Some((tx, left)) = self.slots[slot].take() else { return Ok(()) };
         tx.rollback();
-        verdict::judge_end(self, Steps { steps, told, first })
+        verdict::judge_end(self, left)
     }
 
     fn transact(&mut self, op: &Op) -> Result<(), Stop> {
@@ -326,8 +335,7 @@ impl Driver {
             if stopped.is_some() {
                 return Err(Error::aborted(GAVE_UP));
             }
-            let first = self.oracle.version();
-            let mut attempt = Steps { steps: Vec::new(), told: Vec::new(), first };
+            let mut attempt = Steps::since(self.oracle.version());
             let mut failure = None;
             for (at, step) in steps.iter().enumerate() {
                 let answer = ask_interactive(tx, step);
@@ -359,7 +367,7 @@ impl Driver {
         }
         let Some(left) = left else {
             let message = "no attempt, although there may be many";
-            return Err(Difference::new(Class::Refused, "transact", message, "an attempt").into());
+            return Err(Difference::new("transact", message, "an attempt").into());
         };
         match result {
             Ok(()) => {
@@ -411,7 +419,7 @@ impl Driver {
         match difference(ours, &theirs) {
             None => Ok(()),
             Some((part, ours, theirs)) => {
-                let mut difference = Difference::new(Class::Content, what, ours, theirs);
+                let mut difference = Difference::new(what, ours, theirs);
                 difference.subject = part;
                 Err(difference.into())
             }
@@ -419,9 +427,6 @@ impl Driver {
     }
 
     /// The random number that the engine had for each of the steps, where it had to do with it.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
     pub(super) fn drawn(&self, steps: &[Step]) -> Result<Vec<Option<Datum>>, Stop> {
         let mut drawn =
             vec![None; if steps.iter().any(|it| it.random.is_some()) { steps.len() } else { 0 }];
@@ -436,9 +441,6 @@ impl Driver {
 
     /// Ends everything: what is still open is rolled back, contents are compared, and what could
     /// not be judged at once is.
-    ///
-    /// # Errors
-    /// The first thing that must not be.
     pub(super) fn finish(mut self) -> Result<Counts, Stop> {
         let left = (0..SLOTS).try_for_each(|slot| self.roll_back(slot));
         if self.oracle.has_given_up() {
@@ -457,43 +459,10 @@ impl Driver {
     }
 }
 
-impl Pending {
-    fn wait(self) -> (Answered, Ended) {
-        match self {
-            Pending::Write { write, told, handle } => {
-                let ended = match catch_unwind(AssertUnwindSafe(|| handle.wait())) {
-                    Ok(Ok(())) => Ended::Committed { is_repeated: false, outcome: Vec::new() },
-                    Ok(Err(error)) if is_gave_up(&error) => Ended::GaveUp,
-                    Ok(Err(error)) => Ended::Refused(error),
-                    Err(payload) if payload.downcast_ref() == Some(&PANICKED) => Ended::Panicked,
-                    Err(payload) => resume_unwind(payload),
-                };
-                let (told, given): (Vec<Said>, Vec<_>) =
-                    std::mem::take(&mut *locked(&told)).into_iter().unzip();
-                let mut write = write;
-                for (step, given) in write.steps.iter_mut().zip(given) {
-                    step.given = given;
-                }
-                (Answered::Write { write, told }, ended)
-            }
-            Pending::Commit { slot, key, handle } => {
-                let ended = match handle.wait() {
-                    Ok(done) => {
-                        let outcome = done.outcome().to_vec();
-                        Ended::Committed { is_repeated: done.is_repeated(), outcome }
-                    }
-                    Err(error) => Ended::Refused(error),
-                };
-                (Answered::Commit { slot, key }, ended)
-            }
-        }
+impl Steps {
+    fn since(first: usize) -> Steps {
+        Steps { steps: Vec::new(), told: Vec::new(), first }
     }
-}
-
-/// A transaction that has been answered.
-pub(super) enum Answered {
-    Write { write: Write, told: Vec<Said> },
-    Commit { slot: Steps, key: Option<String> },
 }
 
 /// A step that an interactive transaction has asked, with the numbers that its rows were given.

@@ -13,9 +13,6 @@ pub(super) type Part = (String, String);
 const SCHEMA: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name, type";
 
 /// Everything there is, as `prepare` sees it.
-///
-/// # Errors
-/// SQLite's; one that a single table gives is part of the content.
 pub(super) fn dump<'c>(
     prepare: impl Fn(&str) -> Result<Statement<'c>, Error>,
 ) -> Result<Vec<Part>, Error> {
@@ -96,9 +93,6 @@ pub(super) fn difference(ours: &[Part], theirs: &[Part]) -> Option<(String, Stri
 }
 
 /// As `dump`, of a plain connection.
-///
-/// # Errors
-/// SQLite's.
 pub(super) fn dump_plain(plain: &rusqlite::Connection) -> Result<Vec<Part>, Error> {
     dump(|sql| Ok(plain.prepare(sql)?))
 }

@@ -182,9 +182,6 @@ impl Effort {
 
 impl Oracle {
     /// An empty one, on the file at `path` if its connection is renewed or the flaw needs two.
-    ///
-    /// # Errors
-    /// SQLite's.
     pub(super) fn open(flaw: Flaw, is_renewed: bool, path: &Path) -> Result<Oracle> {
         let effort = Arc::new(Effort::default());
         let has_two = flaw == Flaw::StaleStatistics;
@@ -234,9 +231,6 @@ impl Oracle {
     }
 
     /// Everything that is committed, however long that takes to read.
-    ///
-    /// # Errors
-    /// SQLite's.
     pub(super) fn dump(&self) -> Result<Vec<Part>, Error> {
         self.effort.is_free.store(true, Ordering::Relaxed);
         let parts = dump_plain(&self.plain);
@@ -255,9 +249,6 @@ impl Oracle {
     }
 
     /// Begins a transaction, asks each step in it, and compares.
-    ///
-    /// # Errors
-    /// When SQLite cannot begin.
     pub(super) fn replay(&mut self, asked: Asked<'_>, flow: Flow) -> Result<Replay> {
         self.begin(asked.steps, flow)?;
         let plain = self.in_transaction(asked.steps);
@@ -334,9 +325,6 @@ impl Oracle {
 
     /// Commits what was replayed; rolls it back when SQLite refuses. What has changed nothing makes
     /// no new state.
-    ///
-    /// # Errors
-    /// What SQLite says to the commit.
     pub(super) fn commit(
         &mut self,
         replay: &Replay,
@@ -413,9 +401,6 @@ impl Oracle {
 
     /// The first claim whose answers hold in none of the states that its transaction may have seen;
     /// none when a statement was too much for the judge.
-    ///
-    /// # Errors
-    /// SQLite's.
     pub(super) fn explain(&self, mut claims: Vec<Claim>, path: &Path) -> Result<Option<Claim>> {
         let Some(end) = claims.iter().map(|claim| claim.last).max() else { return Ok(None) };
         let mut past = Oracle::open(Flaw::None, false, path)?;

@@ -1,42 +1,19 @@
 //! Owns what a history is made of: the options it opens the database with, and what its one client
-//! does, as data that can be written down, run again, and made smaller while it still fails.
-//!
-//! # Format
-//! JSON lines: first a [`Header`], then one [`Op`] a line.
+//! does, as data that can be written down.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
 use monolite::{Durability, InteractiveOptions, Options, Sharing, ToSql, rusqlite};
 use monolite_sqlite::GivenRowids;
-use serde::{Deserialize, Serialize};
 
 /// What a write, a read or a statement of an interactive transaction may take: several of them one
 /// after another less than a process may be silent.
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
-/// A history of one client on a new database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct History {
-    pub(super) seed: u64,
-    pub(super) setup: Setup,
-    pub(super) ops: Vec<Op>,
-}
-
-/// The first line of a history that was written down.
-#[derive(Serialize, Deserialize)]
-struct Header {
-    differential: u64,
-    setup: Setup,
-}
-
 /// The options that a database is opened with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Setup {
     pub(super) connections: usize,
     pub(super) snapshot_age_ms: u64,
@@ -51,20 +28,14 @@ pub(super) struct Setup {
     /// Whether what was seen by transactions that were not committed is looked for in each state.
     pub(super) explains_all: bool,
     /// Whether each transaction is judged by a new connection.
-    #[serde(default)]
     pub(super) renews_oracle: bool,
     /// Whether ids are given out ahead.
-    #[serde(default = "yes")]
     pub(super) gives_ids: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// What the client does next. A slot is where it keeps an interactive transaction, which begins
 /// with its first statement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Write(Write),
     /// The writer is held up while these are submitted, so that they share a batch.
@@ -101,7 +72,7 @@ pub(super) enum Op {
 }
 
 /// A transaction that is a closure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) call: Call,
     pub(super) steps: Vec<Step>,
@@ -109,7 +80,7 @@ pub(super) struct Write {
 }
 
 /// How a closure is submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Write,
     Once,
@@ -117,21 +88,21 @@ pub(super) enum Call {
 }
 
 /// What a closure does after its last step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Commits,
     Fails,
     Panics,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Member {
     Write(Write),
     Commit { slot: usize, key: Option<String> },
 }
 
 /// A write between two steps of a transaction that is tried again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Meanwhile {
     pub(super) behind: usize,
     pub(super) attempts: u32,
@@ -139,7 +110,7 @@ pub(super) struct Meanwhile {
 }
 
 /// One call with SQL, or one that stands for some.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
     /// The statement, or the name of the savepoint.
     pub(super) sql: String,
@@ -148,15 +119,13 @@ pub(super) struct Step {
     /// A closure goes on when it fails; it gives up otherwise.
     pub(super) is_handled: bool,
     pub(super) judged: Judged,
-    #[serde(alias = "chance")]
     pub(super) random: Option<Box<RandomValue>>,
     /// The numbers that its rows were given by the engine, once it has run.
-    #[serde(skip)]
     pub(super) given: Option<GivenRowids>,
 }
 
 /// The call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Execute,
     Batch,
@@ -175,7 +144,7 @@ pub(super) enum How {
 }
 
 /// What of its answer is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     /// All of it.
     Whole,
@@ -190,7 +159,7 @@ pub(super) enum Judged {
 }
 
 /// How plain SQLite does what the engine has left to a random number or time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RandomValue {
     /// A query of one boolean: whether a random number decides at all.
     pub(super) only_when: Option<String>,
@@ -200,14 +169,14 @@ pub(super) struct RandomValue {
     pub(super) with_value: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Parameters {
     Positional(Vec<Datum>),
     Named(Vec<(String, Datum)>),
 }
 
 /// A value that is bound to a parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Datum {
     Null,
     Integer(i64),
@@ -263,23 +232,6 @@ impl Step {
 }
 
 impl Setup {
-    /// The simplest: what a history that fails is tried with first.
-    pub(super) const SIMPLE: Setup = Setup {
-        connections: 64,
-        snapshot_age_ms: 1_000,
-        attempts: 10,
-        readers: 1,
-        max_batch: 10_000,
-        wal_limit_mib: 1_024,
-        is_shared: false,
-        has_checksums: false,
-        is_buffered: false,
-        is_in_memory: true,
-        explains_all: true,
-        renews_oracle: false,
-        gives_ids: true,
-    };
-
     pub(super) fn random(rng: &mut Rng) -> Setup {
         Setup {
             connections: [1, 2, 3, 64][rng.usize(..4)],
@@ -322,25 +274,6 @@ impl Setup {
             .reader_cache_bytes(256 << 10)
             .writer_cache_bytes(1 << 20)
     }
-
-    /// Each way to make one field simple that is not.
-    pub(super) fn simpler(&self) -> Vec<Setup> {
-        let all = [
-            Setup { connections: Self::SIMPLE.connections, ..*self },
-            Setup { snapshot_age_ms: Self::SIMPLE.snapshot_age_ms, ..*self },
-            Setup { attempts: Self::SIMPLE.attempts, ..*self },
-            Setup { readers: Self::SIMPLE.readers, ..*self },
-            Setup { max_batch: Self::SIMPLE.max_batch, ..*self },
-            Setup { wal_limit_mib: Self::SIMPLE.wal_limit_mib, ..*self },
-            Setup { is_shared: Self::SIMPLE.is_shared, ..*self },
-            Setup { has_checksums: Self::SIMPLE.has_checksums, ..*self },
-            Setup { is_buffered: Self::SIMPLE.is_buffered, ..*self },
-            Setup { is_in_memory: Self::SIMPLE.is_in_memory, ..*self },
-            Setup { renews_oracle: Self::SIMPLE.renews_oracle, ..*self },
-            Setup { gives_ids: false, ..*self },
-        ];
-        all.into_iter().filter(|setup| setup != self).collect()
-    }
 }
 
 impl Op {
@@ -360,53 +293,5 @@ impl Op {
             Op::Step { step, .. } => step.statements(),
             _ => 0,
         }
-    }
-}
-
-impl History {
-    /// Writes it to a new file.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(super) fn save(&self, path: &Path) -> Result<()> {
-        let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
-        let mut out = BufWriter::new(file);
-        self.write_header(&mut out)?;
-        self.ops.iter().try_for_each(|op| History::write_op(&mut out, op))?;
-        out.flush().with_context(|| format!("cannot write {path:?}"))
-    }
-
-    /// Writes the first line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub(super) fn write_header(&self, out: &mut impl std::io::Write) -> Result<()> {
-        serde_json::to_writer(&mut *out, &Header { differential: self.seed, setup: self.setup })?;
-        Ok(out.write_all(b"\n")?)
-    }
-
-    /// Writes a line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub(super) fn write_op(out: &mut impl std::io::Write, op: &Op) -> Result<()> {
-        serde_json::to_writer(&mut *out, op)?;
-        Ok(out.write_all(b"\n")?)
-    }
-
-    /// Reads one that was saved; nothing when the file is something else.
-    ///
-    /// # Errors
-    /// When there is no file at `path`, or it is broken.
-    pub(super) fn load(path: &Path) -> Result<Option<History>> {
-        let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
-        let mut lines = BufReader::new(file).lines();
-        let first = lines.next().context("the file is empty")??;
-        let Ok(Header { differential, setup }) = serde_json::from_str(&first) else {
-            return Ok(None);
-        };
-        let broken = || format!("{path:?} is no history");
-        let ops = lines.map(|line| serde_json::from_str(&line?).with_context(broken));
-        Ok(Some(History { seed: differential, setup, ops: ops.collect::<Result<_>>()? }))
     }
 }

@@ -1,9 +1,10 @@
 //! Owns what the generator knows of the live schema: enough to write statements that mean
-//! something. It is read from the oracle after each committed change, and followed by guesses while
-//! a transaction is open.
+//! something. It is read from the oracle after each committed change, and from an empty copy while a
+//! transaction is open.
 
 use monolite::rusqlite::{self, Connection};
 
+use super::asking::changes_schema;
 use super::excuses::{is_engines_own, is_shadow};
 
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,8 @@ pub(super) struct Schema {
     pub(super) tables: Vec<Table>,
     pub(super) indexes: Vec<Index>,
     pub(super) triggers: Vec<String>,
+    /// What makes all of it.
+    sqls: Vec<String>,
 }
 
 /// A table, or what can be queried like one.
@@ -70,9 +73,6 @@ impl Table {
 
 impl Schema {
     /// What `plain` holds.
-    ///
-    /// # Errors
-    /// SQLite's.
     pub(super) fn load(plain: &Connection) -> rusqlite::Result<Schema> {
         let mut schema = Schema::default();
         let mut found: Vec<(String, Kind)> = Vec::new();
@@ -86,14 +86,21 @@ impl Schema {
             match kind.as_str() {
                 _ if is_engines_own(&name) || is_engines_own(&table) => {}
                 _ if name.starts_with("sqlite_") && kind != "index" => {}
-                "index" => schema.indexes.push(Index::load(plain, name, table)?),
-                "trigger" => schema.triggers.push(name),
+                "index" => {
+                    schema.indexes.push(Index::load(plain, name, table)?);
+                    schema.sqls.push(sql);
+                }
+                "trigger" => {
+                    schema.triggers.push(name);
+                    schema.sqls.push(sql);
+                }
                 _ => {
                     let kind = kind_of(&kind, &name, &sql);
                     if matches!(kind, Kind::Text | Kind::Boxes) {
                         virtual_tables.push(name.clone());
                     }
                     found.push((name, kind));
+                    schema.sqls.push(sql);
                 }
             }
         }
@@ -113,6 +120,23 @@ impl Schema {
             let rows = plain.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap_or(0);
             table.rows = rows.cast_unsigned();
         }
+    }
+
+    /// What it is once the changes of the schema in `sql` have run: they do, on an empty copy.
+    pub(super) fn followed_by(&self, sql: &str) -> rusqlite::Result<Schema> {
+        let copy = Connection::open_in_memory()?;
+        for sql in &self.sqls {
+            // Fails for what a virtual table has made.
+            let _ = copy.execute_batch(sql);
+        }
+        sql.split(";\n")
+            .filter(|sql| changes_schema(sql))
+            .try_for_each(|sql| copy.execute_batch(sql))?;
+        let mut schema = Schema::load(&copy)?;
+        for table in &mut schema.tables {
+            table.rows = self.table(&table.name).map_or(0, |before| before.rows);
+        }
+        Ok(schema)
     }
 
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
@@ -170,92 +194,4 @@ fn columns(plain: &Connection, table: &str) -> rusqlite::Result<Vec<Column>> {
         columns.push(Column { name, type_name, is_key: pk > 0, is_generated });
     }
     Ok(columns)
-}
-
-impl Schema {
-    /// Guesses what a statement does to the schema, if it succeeds.
-    pub(super) fn follow(&mut self, sql: &str) {
-        let words: Vec<&str> = sql.split_ascii_whitespace().collect();
-        match *words.as_slice() {
-            ["CREATE", "TABLE", ..] => self.follow_table(sql),
-            ["CREATE", "INDEX", name, "ON", target, ..] => self.follow_index(name, target, false),
-            ["CREATE", "UNIQUE", "INDEX", name, "ON", target, ..] => {
-                self.follow_index(name, target, true);
-            }
-            ["DROP", "TABLE", name] => self.tables.retain(|table| table.name != name),
-            ["DROP", "INDEX", name] => self.indexes.retain(|index| index.name != name),
-            ["DROP", "TRIGGER", name] => self.triggers.retain(|trigger| trigger != name),
-            ["ALTER", "TABLE", name, ref rest @ ..] => self.follow_alter(name, rest),
-            _ => {}
-        }
-    }
-
-    fn follow_table(&mut self, sql: &str) {
-        let Some((head, body)) = sql.split_once('(') else { return };
-        let Some(name) = head.split_ascii_whitespace().last() else { return };
-        if self.table(name).is_some() || sql.starts_with("CREATE TABLE IF") {
-            return;
-        }
-        let names = parts(body).into_iter().filter_map(|part| {
-            let mut words = part.split([' ', ')']);
-            let (name, type_name) = (words.next()?, words.next().unwrap_or_default());
-            let is_name =
-                name.len() <= 2 && name.starts_with(|sign: char| sign.is_ascii_lowercase());
-            is_name.then(|| Column {
-                name: name.into(),
-                type_name: type_name.into(),
-                is_key: part.contains("PRIMARY KEY"),
-                is_generated: part.contains(" AS ("),
-            })
-        });
-        let kind = if sql.contains("WITHOUT ROWID") { Kind::Keyed } else { Kind::Rows };
-        let columns = names.collect();
-        self.tables.push(Table { name: name.into(), kind, columns, rows: 0 });
-    }
-
-    fn follow_index(&mut self, name: &str, target: &str, is_unique: bool) {
-        let (table, first) = target.split_once('(').unwrap_or((target, ""));
-        let first = first.trim_end_matches([',', ')']).to_owned();
-        let (name, table) = (name.to_owned(), table.to_owned());
-        let columns = vec![first];
-        self.indexes.push(Index { name, table, columns, is_unique, is_partial: false });
-    }
-
-    fn follow_alter(&mut self, name: &str, rest: &[&str]) {
-        let Some(table) = self.tables.iter_mut().find(|table| table.name == name) else { return };
-        match *rest {
-            ["ADD", "COLUMN", column, ..] | ["ADD", column, ..] => {
-                let type_name = rest.last().copied().unwrap_or_default().to_owned();
-                let name = column.to_owned();
-                let is_generated = rest.contains(&"AS");
-                table.columns.push(Column { name, type_name, is_key: false, is_generated });
-            }
-            ["DROP", "COLUMN", column] => table.columns.retain(|it| it.name != column),
-            ["RENAME", "TO", other] => other.clone_into(&mut table.name),
-            ["RENAME", "COLUMN", old, "TO", new] | ["RENAME", old, "TO", new] => {
-                for column in table.columns.iter_mut().filter(|it| it.name == old) {
-                    new.clone_into(&mut column.name);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What stands between the commas of a list, but for those in brackets.
-fn parts(list: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
-    for (at, sign) in list.char_indices() {
-        match sign {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(list[begin..at].trim_start());
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(list[begin..].trim_start());
-    parts
 }

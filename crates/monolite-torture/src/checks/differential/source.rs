@@ -5,7 +5,7 @@
 //!    change the schema all the time, and some rest.
 //! 2. An operation is drawn, then its steps. A part of the statements are texts that were run
 //!    before, with other values, so that prepared statements are kept and met again.
-//! 3. What a transaction changes in the schema is followed by guesses until it ends, so that its
+//! 3. What a transaction changes in the schema is tried on an empty copy until it ends, so that its
 //!    later statements mean something.
 
 use std::sync::Arc;
@@ -252,7 +252,9 @@ impl Source {
         };
         let step = template.step(&mut self.rng, &mut self.marks);
         if place != Place::Read && changes_schema(&step.sql) {
-            Arc::make_mut(guess).follow(&step.sql);
+            if let Ok(followed) = guess.followed_by(&step.sql) {
+                *guess = Arc::new(followed);
+            }
         }
         self.remember(topic, template);
         self.placed(step, place)

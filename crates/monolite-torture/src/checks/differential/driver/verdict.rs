@@ -5,7 +5,7 @@ use monolite::{Error, ErrorKind, ReadTx};
 
 use super::super::answer::Said;
 use super::super::asking::{changes_rows, changes_schema};
-use super::super::difference::{Class, Difference, Stop};
+use super::super::difference::{Difference, Stop};
 use super::super::excuses::is_about_all_indexes;
 use super::super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
 use super::super::record::{Call, Datum, Ending, How, Parameters, RandomValue, Step, Write};
@@ -15,7 +15,7 @@ use super::{Answered, Driver, Ended, Steps, outcome_of};
 pub(super) fn settle(driver: &mut Driver, left: Answered, ended: Ended) -> Result<(), Stop> {
     match left {
         Answered::Write { write, told } => settle_write(driver, write, &told, ended),
-        Answered::Commit { slot, key } => settle_commit(driver, slot, key, ended),
+        Answered::Commit { left, key } => settle_commit(driver, left, key, ended),
     }
 }
 
@@ -38,7 +38,7 @@ fn settle_write(
         if has_seen_other_ids(driver, &ended) {
             return Ok(());
         }
-        return Err(Difference::answer(Class::Write, way, &write.steps, wrong).into());
+        return Err(Difference::answer(way, &write.steps, wrong).into());
     }
     let gives_up = replay.gave_up || write.ending == Ending::Fails;
     if replay.is_over || gives_up || write.ending == Ending::Panics {
@@ -51,10 +51,8 @@ fn settle_write(
             Ended::Panicked => !gives_up,
             Ended::Refused(_) => false,
         };
-        let class =
-            if matches!(ended, Ended::Committed { .. }) { Class::Committed } else { Class::Failed };
         let expected = if replay.is_over { "a failure" } else { "the closure's own end" };
-        return if is_right { Ok(()) } else { Err(end(class, way, &ended, expected).into()) };
+        return if is_right { Ok(()) } else { Err(end(way, &ended, expected).into()) };
     }
     if is_outgrown(driver, &write.steps, &ended)? {
         return Ok(());
@@ -117,14 +115,10 @@ fn agree_on_commit(
         {
             Ok(())
         }
-        (Ok(()), _) => Err(end(Class::Refused, way, ended, "a commit").into()),
+        (Ok(()), _) => Err(end(way, ended, "a commit").into()),
         (Err(error), _) => {
             let expected = Said::failure(error).text;
-            let class = match ended {
-                Ended::Committed { .. } => Class::Committed,
-                _ => Class::Failed,
-            };
-            Err(end(class, way, ended, &expected).into())
+            Err(end(way, ended, &expected).into())
         }
     }
 }
@@ -147,7 +141,7 @@ pub(super) fn settle_commit(
         Ended::Committed { is_repeated: true, outcome } => {
             let known = key.and_then(|key| driver.keys.get(&key).cloned());
             if known.as_ref() != Some(outcome) {
-                return Err(end(Class::Committed, way, &ended, "the first outcome").into());
+                return Err(end(way, &ended, "the first outcome").into());
             }
             return judge_end(driver, left);
         }
@@ -163,7 +157,7 @@ pub(super) fn settle_commit(
     }
     if is_known && matches!(ended, Ended::Committed { .. }) {
         driver.oracle.roll_back(&left.steps);
-        return Err(end(Class::Committed, way, &ended, "the first outcome").into());
+        return Err(end(way, &ended, "the first outcome").into());
     }
     if let Some(wrong) = replay.wrong.clone() {
         driver.oracle.roll_back(&left.steps);
@@ -171,7 +165,7 @@ pub(super) fn settle_commit(
             claim(driver, left, wrong, true);
             Ok(())
         } else {
-            different(driver, left, wrong, way)
+            Err(Difference::answer(way, &left.steps, &wrong).into())
         };
     }
     abandon_if_unclear(driver, &left, &replay)?;
@@ -222,7 +216,7 @@ fn judge_over(
             claim(driver, left, wrong, true);
             Ok(())
         }
-        _ => Err(end(Class::Committed, way, ended, "a failure").into()),
+        _ => Err(end(way, ended, "a failure").into()),
     }
 }
 
@@ -242,12 +236,6 @@ fn is_invalid(ended: &Ended) -> bool {
     matches!(ended, Ended::Refused(error) if error.kind() == ErrorKind::Invalid)
 }
 
-fn different(driver: &Driver, left: Steps, wrong: Wrong, way: &'static str) -> Result<(), Stop> {
-    let class =
-        if left.first == driver.oracle.version() { Class::Unexplained } else { Class::Commit };
-    Err(Difference::answer(class, way, &left.steps, &wrong).into())
-}
-
 /// A conflict is one only when somebody else has committed since the first statement, and some
 /// answer is another one now.
 pub(super) fn judge_conflict(
@@ -257,20 +245,12 @@ pub(super) fn judge_conflict(
 ) -> Result<(), Stop> {
     driver.counts.conflicts += 1;
     let conflict = |said: &Said| said.failed == Some(ErrorKind::Conflict);
-    let subject = if left.told.last().is_some_and(conflict) {
+    if left.told.last().is_some_and(conflict) {
         left.told.pop();
-        left.steps.pop().map(|step| step.sql)
-    } else {
-        None
-    };
+        left.steps.pop();
+    }
     let replay = replay_and_undo(driver, &left)?;
     let is_uncertain = replay.is_uncertain();
-    let needless = |class, expected: &str| {
-        let told = format!("Conflict behind {}", behind(&left));
-        let mut difference = Difference::new(class, way, told, expected);
-        difference.subject = subject.clone().unwrap_or_default();
-        Err(difference.into())
-    };
     let is_alone = driver.oracle.version() == left.first;
     match replay.wrong {
         // The guide says that these may conflict with nothing at all.
@@ -278,11 +258,11 @@ pub(super) fn judge_conflict(
         _ if is_alone && replay.has_random => Ok(()),
         _ if is_alone && may_have_met_a_key(driver, &left) => Ok(()),
         Some(wrong) if is_alone && !is_uncertain => {
-            Err(Difference::answer(Class::Unexplained, way, &left.steps, &wrong).into())
+            Err(Difference::answer(way, &left.steps, &wrong).into())
         }
         _ if is_alone => {
-            let expected = "none, as nobody has committed since its first statement";
-            needless(Class::NeedlessConflict, expected)
+            let expected = "none, as nothing was committed since its first statement";
+            Err(Difference::new(way, "Conflict", expected).into())
         }
         // In a state between the two some answer may have been another one.
         None => Ok(()),
@@ -301,22 +281,6 @@ fn may_have_met_a_key(driver: &Driver, left: &Steps) -> bool {
     !driver.keys.is_empty() && left.steps.iter().any(|step| is_about_all_indexes(&step.sql))
 }
 
-/// What a transaction did that may have to do with its conflict.
-fn behind(left: &Steps) -> String {
-    let asked = |what: &str| left.steps.iter().any(|step| step.sql.contains(what));
-    let failed = |kind| left.told.iter().any(|said| said.failed == Some(kind));
-    let what = match () {
-        () if failed(ErrorKind::Invalid) => "a statement that failed",
-        () if asked("EXPLAIN") => "a plan",
-        () if asked("ANALYZE") => "statistics",
-        () if left.steps.iter().any(|step| step.random.is_some()) => "random",
-        () if failed(ErrorKind::Constraint) => "a constraint",
-        () if asked("VIRTUAL") => "a virtual table",
-        () => "rows",
-    };
-    what.into()
-}
-
 /// Nothing of it may be in the database, and what it saw must have been so.
 pub(super) fn judge_end(driver: &mut Driver, left: Steps) -> Result<(), Stop> {
     let replay = replay_and_undo(driver, &left)?;
@@ -325,7 +289,7 @@ pub(super) fn judge_end(driver: &mut Driver, left: Steps) -> Result<(), Stop> {
         None => Ok(()),
         Some(_) if is_uncertain => Ok(()),
         Some(wrong) if left.first == driver.oracle.version() => {
-            Err(Difference::answer(Class::Unexplained, "rollback", &left.steps, &wrong).into())
+            Err(Difference::answer("rollback", &left.steps, &wrong).into())
         }
         Some(wrong) => {
             if driver.setup.explains_all {
@@ -370,13 +334,13 @@ pub(super) fn judge_read(driver: &mut Driver, steps: &[Step], told: &[Said]) -> 
     driver.oracle.roll_back(steps);
     match replay.wrong {
         None => Ok(()),
-        Some(wrong) => Err(Difference::answer(Class::Read, "read", steps, &wrong).into()),
+        Some(wrong) => Err(Difference::answer("read", steps, &wrong).into()),
     }
 }
 
 /// The claim that no state explains.
 pub(super) fn unexplained(claim: &Claim) -> Difference {
-    Difference::answer(Class::Unexplained, "any state", &claim.steps, &claim.wrong)
+    Difference::answer("any state", &claim.steps, &claim.wrong)
 }
 
 fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option<Datum>>, Stop> {
@@ -405,7 +369,7 @@ pub(super) fn look(
     }))
 }
 
-fn end(class: Class, way: &'static str, ended: &Ended, expected: &str) -> Difference {
+fn end(way: &'static str, ended: &Ended, expected: &str) -> Difference {
     let told = match ended {
         Ended::Committed { is_repeated: false, .. } => "committed".into(),
         Ended::Committed { .. } => "repeated".into(),
@@ -413,5 +377,5 @@ fn end(class: Class, way: &'static str, ended: &Ended, expected: &str) -> Differ
         Ended::Panicked => "the closure's panic".into(),
         Ended::Refused(error) => Said::failure(error).text,
     };
-    Difference::new(class, way, told, expected)
+    Difference::new(way, told, expected)
 }

@@ -129,30 +129,3 @@ fn what_must_fail_is_reached() {
     let missing: Vec<_> = lists.into_iter().filter(|it| !reached.contains(it)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
-
-#[test]
-fn guesses_about_the_schema_are_right() {
-    let plain = Connection::open_in_memory().unwrap();
-    let mut guess = Schema::default();
-    for sql in [
-        "CREATE TABLE t1(id INTEGER PRIMARY KEY, a INT NOT NULL DEFAULT 0, b TEXT, z AS (a || b))",
-        "CREATE TABLE t2(a INT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID",
-        "ALTER TABLE t1 ADD COLUMN c INT",
-        "ALTER TABLE t1 RENAME COLUMN a TO e",
-        "ALTER TABLE t1 DROP COLUMN b",
-    ] {
-        // The generated column stands in the way of the last one.
-        let _ = plain.execute_batch("ALTER TABLE t1 DROP COLUMN z");
-        plain.execute_batch(sql).unwrap();
-        guess.follow(sql);
-    }
-    let real = Schema::load(&plain).unwrap();
-    let names = |schema: &Schema, table: &str| -> Vec<String> {
-        let columns = schema.table(table).unwrap().columns.iter();
-        columns.map(|column| column.name.clone()).filter(|name| name != "z").collect()
-    };
-    for table in ["t1", "t2"] {
-        assert_eq!(names(&guess, table), names(&real, table));
-        assert_eq!(guess.table(table).unwrap().kind, real.table(table).unwrap().kind);
-    }
-}
