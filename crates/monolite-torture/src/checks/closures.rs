@@ -13,19 +13,18 @@
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::child::Heard;
+use serde::{Deserialize, Serialize};
 
+use super::lanes::{book, side_by_side};
 use crate::{Amount, Check, Finding, Outcome, Setting};
 
 mod act;
 mod round;
-#[cfg(test)]
-mod tests;
 
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
@@ -48,7 +47,7 @@ const SEED: &str = "SEED";
 const ARRANGEMENT: &str = "ARRANGEMENT";
 
 /// Rounds at once: most of their time is sleep.
-const AT_ONCE: usize = 4;
+const AT_ONCE: u64 = 4;
 
 /// A child that says nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -60,8 +59,11 @@ const CONTROLS: [(&str, &str, &str); 2] = [
     ("forgetful", "an acknowledged write that is deleted", "acknowledged and lost"),
 ];
 
-/// What a round said.
-#[derive(Debug, Default)]
+/// What the child says before what the round came to.
+const SAID: &str = "said ";
+
+/// What a round came to.
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Said {
     broken: Vec<String>,
     acts: u64,
@@ -81,42 +83,28 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         let how = noticed.cloned().unwrap_or_else(|| format!("it said {:?}", said.broken));
         outcome.control(name, noticed.is_some(), how);
     }
-    let (next, outcome) = (AtomicU64::new(0), Mutex::new(outcome));
-    let totals = Mutex::new(Said::default());
-    let lane = || -> Result<()> {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            // Rounds that hang take their time.
-            let has_found = !lock(&outcome)?.findings.is_empty();
-            if number >= amount || has_found || setting.watch.is_stopped() {
-                return Ok(());
-            }
-            let said = play_one(setting, SOUND, number)?;
-            book(setting, number, &said, &mut *lock(&outcome)?)?;
-            let mut totals = lock(&totals)?;
-            totals.acts += said.acts;
-            totals.longest_ms = totals.longest_ms.max(said.longest_ms);
-            setting.watch.done(1);
+    let (outcome, totals) = (Mutex::new(outcome), Mutex::new(Said::default()));
+    side_by_side(AT_ONCE, amount, |number| {
+        // Rounds that hang take their time.
+        let has_found = !book(&outcome)?.findings.is_empty();
+        if has_found || setting.watch.is_stopped() {
+            return Ok(());
         }
-    };
-    thread::scope(|scope| {
-        let lanes: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(lane)).collect();
-        let ends = lanes.into_iter().map(|lane| lane.join());
-        let ends: Vec<_> =
-            ends.map(|end| end.unwrap_or_else(|_| Err(anyhow!("a lane panicked")))).collect();
-        ends.into_iter().collect::<Result<()>>()
+        let said = play_one(setting, SOUND, number)?;
+        enter(setting, number, &said, &mut *book(&outcome)?)?;
+        let mut totals = locked(&totals);
+        totals.acts += said.acts;
+        totals.longest_ms = totals.longest_ms.max(said.longest_ms);
+        setting.watch.done(1);
+        Ok(())
     })?;
     let mut outcome = outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))?;
-    let totals = totals.into_inner().map_err(|_| anyhow!("a lane panicked"))?;
+    let totals = locked(&totals);
     outcome.notes.push(format!(
         "{} closures misbehaved; the longest that a neighbour waited for one answer was {} ms",
         totals.acts, totals.longest_ms
     ));
     Ok(outcome)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> Result<std::sync::MutexGuard<'_, T>> {
-    mutex.lock().map_err(|_| anyhow!("a lane panicked"))
 }
 
 /// Has a child play one round and hears what it says.
@@ -140,16 +128,11 @@ fn hear(setting: &Setting<'_>, arrangement: &str, number: u64, directory: &Path)
     loop {
         match child.listen(PATIENCE) {
             Heard::Line(line) => {
-                let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
-                match word {
-                    "broken" => said.broken.push(rest.to_owned()),
-                    "acts" => said.acts = rest.parse()?,
-                    "acknowledged" => said.acknowledged = rest.parse()?,
-                    "longest" => said.longest_ms = rest.parse()?,
-                    "failed" => said.broken.push(format!("the round itself failed: {rest}")),
-                    "over" => is_over = true,
-                    // What a test binary says beside it.
-                    _ => {}
+                // A test binary says other things beside it.
+                if let Some(all) = line.strip_prefix(SAID) {
+                    (said, is_over) = (serde_json::from_str(all)?, true);
+                } else if let Some(why) = line.strip_prefix("failed ") {
+                    said.broken.push(format!("the round itself failed: {why}"));
                 }
             }
             Heard::Silence => {
@@ -167,7 +150,7 @@ fn hear(setting: &Setting<'_>, arrangement: &str, number: u64, directory: &Path)
     Ok(said)
 }
 
-fn book(setting: &Setting<'_>, number: u64, said: &Said, outcome: &mut Outcome) -> Result<()> {
+fn enter(setting: &Setting<'_>, number: u64, said: &Said, outcome: &mut Outcome) -> Result<()> {
     outcome.attempted += 1;
     outcome.acknowledged += said.acknowledged;
     let Some(first) = said.broken.first() else { return Ok(()) };

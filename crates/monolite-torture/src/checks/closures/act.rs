@@ -105,30 +105,6 @@ impl Act {
     }
 
     fn at_depth(rng: &mut Rng, depth: u32) -> Arc<Act> {
-        use Place::{Read, ReadDurable, Statement, Transact, TryWrite, WriteOnce};
-        const PLACES: [Place; 10] = [
-            Place::Write,
-            Place::Write,
-            Place::Write,
-            WriteOnce,
-            TryWrite,
-            Read,
-            Read,
-            ReadDurable,
-            Transact,
-            Statement,
-        ];
-        const WAYS: [Way; 9] = [
-            Way::Wait,
-            Way::Wait,
-            Way::Wait,
-            Way::Await,
-            Way::Await,
-            Way::Join,
-            Way::GiveUp,
-            Way::Forget,
-            Way::BadWaker,
-        ];
         let deeds = (0..rng.usize(1..4)).map(|_| Deed::random(rng, depth)).collect();
         let at_drop = match rng.u8(..12) {
             0 => AtDrop::Panic,
@@ -136,8 +112,23 @@ impl Act {
             2 if depth > 1 => AtDrop::Do(Act::at_depth(rng, 1)),
             _ => AtDrop::Nothing,
         };
-        let place = PLACES[rng.usize(..PLACES.len())];
-        let way = WAYS[rng.usize(..WAYS.len())];
+        let place = match rng.u8(..10) {
+            0..3 => Place::Write,
+            3 => Place::WriteOnce,
+            4 => Place::TryWrite,
+            5..7 => Place::Read,
+            7 => Place::ReadDurable,
+            8 => Place::Transact,
+            _ => Place::Statement,
+        };
+        let way = match rng.u8(..9) {
+            0..3 => Way::Wait,
+            3..5 => Way::Await,
+            5 => Way::Join,
+            6 => Way::GiveUp,
+            7 => Way::Forget,
+            _ => Way::BadWaker,
+        };
         Arc::new(Act { place, way, deeds, at_drop, is_elsewhere: rng.u8(..6) == 0 })
     }
 }
@@ -398,20 +389,11 @@ impl Play {
         };
         match self.act.way {
             Way::Wait => drop(read().wait()),
-            Way::Await => drop(block_on(read())),
-            Way::BadWaker => {
-                let mut read = Box::pin(read());
-                if poll(read.as_mut(), &Waker::from(Arc::new(Bad))).is_pending() {
-                    thread::sleep(UNTIL_WOKEN);
-                    drop(block_on(read));
-                }
-            }
             Way::Join => thread::scope(|scope| {
                 let joined = scope.spawn(|| drop(block_on(read()))).join();
                 joined.unwrap_or_else(|payload| resume_unwind(payload));
             }),
-            Way::GiveUp => drop(poll(Box::pin(read()).as_mut(), Waker::noop())),
-            Way::Forget => drop(read()),
+            _ => drop(self.come_by(read(), block_on)),
         }
         self.wrote_nothing()
     }
@@ -432,27 +414,14 @@ impl Play {
             markers::put(&Interactive::new(tx, Pace::steady()), play.id)?;
             Ok::<_, Error>(play.left())
         };
-        match self.act.way {
-            Way::Wait | Way::Join => self.settle(self.db.transact(async |tx| body(&tx)).wait()),
-            way => {
-                let mut future = Box::pin(self.db.transact(async |tx| body(&tx)));
-                match way {
-                    Way::GiveUp => match poll(future.as_mut(), Waker::noop()) {
-                        Poll::Ready(told) => self.settle(told),
-                        Poll::Pending => Fate::Unknown,
-                    },
-                    Way::Forget => self.wrote_nothing(),
-                    Way::BadWaker => match poll(future.as_mut(), &Waker::from(Arc::new(Bad))) {
-                        Poll::Ready(told) => self.settle(told),
-                        Poll::Pending => {
-                            thread::sleep(UNTIL_WOKEN);
-                            self.settle(block_on(future))
-                        }
-                    },
-                    _ => self.settle(block_on(future)),
-                }
-            }
-        }
+        let transact = self.db.transact(async |tx| body(&tx));
+        let told = match self.act.way {
+            Way::Wait | Way::Join => Some(transact.wait()),
+            // It has not begun.
+            Way::Forget => return self.wrote_nothing(),
+            _ => self.come_by(transact, block_on),
+        };
+        told.map_or(Fate::Unknown, |told| self.settle(told))
     }
 
     fn statement(&self) -> Fate {
@@ -474,16 +443,13 @@ impl Play {
             row.get::<_, i64>(0)
         });
         let answer = match self.act.way {
-            Way::Wait => asked.wait(),
-            Way::Forget => return self.wrote_nothing(),
-            Way::GiveUp => {
-                drop(poll(Box::pin(asked).as_mut(), Waker::noop()));
-                return self.wrote_nothing();
-            }
-            _ => block_on(asked),
+            Way::Wait => Some(asked.wait()),
+            _ => self.come_by(asked, block_on),
         };
-        if let Err(error) = answer {
-            return self.refused(error);
+        match answer {
+            None => return self.wrote_nothing(),
+            Some(Err(error)) => return self.refused(error),
+            Some(Ok(_)) => {}
         }
         let put = markers::put(&Interactive::new(&tx, Pace::steady()), self.id);
         if let Err(error) = put {
@@ -495,28 +461,41 @@ impl Play {
         }
     }
 
-    /// Waits for a write in the act's way.
     fn see<T: Send + 'static>(&self, write: Write<T>) -> Fate {
-        let mut write = Box::pin(write);
-        match self.act.way {
-            Way::Wait => self.settle(Pin::into_inner(write).wait()),
-            Way::Await => self.settle(block_on(write)),
-            Way::Join => {
-                let joined = thread::spawn(move || Pin::into_inner(write).wait()).join();
-                self.settle(joined.unwrap_or_else(|payload| resume_unwind(payload)))
-            }
-            Way::GiveUp => match poll(write.as_mut(), Waker::noop()) {
-                Poll::Ready(told) => self.settle(told),
-                Poll::Pending => Fate::Unknown,
-            },
-            Way::Forget => Fate::Unknown,
-            Way::BadWaker => match poll(write.as_mut(), &Waker::from(Arc::new(Bad))) {
-                Poll::Ready(told) => self.settle(told),
-                Poll::Pending => {
-                    thread::sleep(UNTIL_WOKEN);
-                    self.settle(Pin::into_inner(write).wait())
+        let wait = |write: Pin<Box<Write<T>>>| {
+            let write = Pin::into_inner(write);
+            match self.act.way {
+                Way::Join => {
+                    let joined = thread::spawn(move || write.wait()).join();
+                    joined.unwrap_or_else(|payload| resume_unwind(payload))
                 }
-            },
+                _ => write.wait(),
+            }
+        };
+        self.come_by(write, wait).map_or(Fate::Unknown, |told| self.settle(told))
+    }
+
+    /// Comes by a result in the act's way, if that is to wait for it.
+    fn come_by<F: Future>(
+        &self,
+        future: F,
+        wait: impl FnOnce(Pin<Box<F>>) -> F::Output,
+    ) -> Option<F::Output> {
+        let mut future = Box::pin(future);
+        let polled = match self.act.way {
+            Way::Wait | Way::Join => return Some(wait(future)),
+            Way::Await => return Some(block_on(future)),
+            Way::Forget => return None,
+            Way::GiveUp => poll(future.as_mut(), Waker::noop()),
+            Way::BadWaker => poll(future.as_mut(), &Waker::from(Arc::new(Bad))),
+        };
+        match polled {
+            Poll::Ready(told) => Some(told),
+            Poll::Pending if matches!(self.act.way, Way::GiveUp) => None,
+            Poll::Pending => {
+                thread::sleep(UNTIL_WOKEN);
+                Some(wait(future))
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use monolite_testkit::markers;
 use monolite_testkit::schedule::{Interactive, Pace};
 
 use super::act::{Act, Fate, Gate, LIMIT, OnPurpose, Scene, Stage, perform, words};
-use super::{ARRANGEMENT, DIRECTORY, SEED};
+use super::{ARRANGEMENT, DIRECTORY, SAID, SEED, Said};
 
 /// By how much an answer may be late: the engine's grace, what stands in the queue before it, and a
 /// busy machine.
@@ -78,13 +78,13 @@ pub(in crate::checks) fn play() -> Result<()> {
     }
     let acknowledged =
         scene.stages.iter().zip(&paths).map(|(stage, path)| judge(&scene, stage, path));
-    say(&format!("acknowledged {}", acknowledged.sum::<usize>()));
-    say(&format!("acts {}", scene.acts.load(Ordering::Relaxed)));
-    say(&format!("longest {}", longest.as_millis()));
-    locked(&scene.broken)
-        .iter()
-        .for_each(|what| say(&format!("broken {}", what.replace('\n', " "))));
-    say("over");
+    let said = Said {
+        acknowledged: acknowledged.sum::<usize>() as u64,
+        acts: scene.acts.load(Ordering::Relaxed),
+        longest_ms: u64::try_from(longest.as_millis())?,
+        broken: std::mem::take(&mut *locked(&scene.broken)),
+    };
+    say(&format!("{SAID}{}", serde_json::to_string(&said)?));
     Ok(())
 }
 

@@ -113,7 +113,7 @@ fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
 }
 
 /// A function of the application that says that it is deterministic, and is not.
-pub(super) fn broken_promise(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+fn broken_promise(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     let mut rng = Rng::with_seed(setting.case_seed(0));
     let path = setting.scratch().join("promise.db");
     let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);

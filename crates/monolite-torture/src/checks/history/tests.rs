@@ -24,15 +24,6 @@ fn each_kind_of_case_passes() {
     });
 }
 
-#[test]
-fn a_function_that_is_not_as_deterministic_as_it_says_is_noticed() {
-    with_setting(|setting| {
-        let mut outcome = CHECK.outcome();
-        super::controls::broken_promise(setting, &mut outcome).unwrap();
-        assert!(outcome.controls.iter().all(|control| control.detected), "{outcome:#?}");
-    });
-}
-
 /// These once ended with a WAL whose header the simulated disk had erased: a sync of the WAL's cut
 /// failed, and the disk did the cut again over the header that was written and synced after it.
 #[test]

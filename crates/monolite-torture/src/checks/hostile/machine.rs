@@ -12,7 +12,7 @@
 //! Where the system does not tell, nothing is taken off.
 
 use std::fs::{read_dir, read_to_string};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,13 +31,13 @@ static STOOD_STILL: LazyLock<Arc<AtomicU64>> = LazyLock::new(|| {
     let nanos = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&nanos);
     // It goes on until the process ends, which is a child that was started for these measurements.
-    thread::spawn(move || watch(&told, &AtomicBool::new(false)));
+    thread::spawn(move || watch(&told));
     nanos
 });
 
-/// Adds up by how much sleeping takes too long, until it is stopped.
-fn watch(nanos: &AtomicU64, is_stopped: &AtomicBool) {
-    while !is_stopped.load(Ordering::Relaxed) {
+/// Adds up by how much sleeping takes too long.
+fn watch(nanos: &AtomicU64) {
+    loop {
         let (start, waited) = (Instant::now(), own_wait());
         thread::sleep(MOMENT);
         let waited = own_wait().saturating_sub(waited);
@@ -103,28 +103,4 @@ fn wait_of_writing() -> Duration {
 fn wait_in(path: &str) -> Option<Duration> {
     let text = read_to_string(path).ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_that_works_is_taken_nothing_but_what_it_waited() {
-        let start = Start::now(Route::Writer);
-        let waited = own_wait();
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_millis(20) {}
-        // Of this process no thread is the writer, and nobody stops the machine for long.
-        let (all, own) = (start.elapsed(), own_wait().saturating_sub(waited));
-        assert!(all <= begin.elapsed() + Duration::from_secs(5));
-        assert!(all + own + Duration::from_secs(5) >= Duration::from_millis(20));
-    }
-
-    #[test]
-    fn a_pause_is_added_up_by_the_control_thread() {
-        let (nanos, is_stopped) = (AtomicU64::new(0), AtomicBool::new(true));
-        watch(&nanos, &is_stopped);
-        assert_eq!(nanos.load(Ordering::Relaxed), 0);
-    }
 }
