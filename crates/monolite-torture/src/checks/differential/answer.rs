@@ -88,13 +88,15 @@ impl Rows {
     }
 }
 
-/// Writes a value so that its type shows.
+/// Writes a value as SQL, so that its type shows.
 pub(super) fn write_value(out: &mut String, value: ValueRef<'_>) {
     let written = match value {
         ValueRef::Null => out.write_str("NULL"),
         ValueRef::Integer(value) => write!(out, "{value}"),
         ValueRef::Real(value) => write!(out, "{value:?}"),
-        ValueRef::Text(value) => write!(out, "'{}'", String::from_utf8_lossy(value)),
+        ValueRef::Text(value) => {
+            write!(out, "'{}'", String::from_utf8_lossy(value).replace('\'', "''"))
+        }
         ValueRef::Blob(value) => {
             out.push_str("x'");
             value.iter().try_for_each(|byte| write!(out, "{byte:02x}")).and(out.write_str("'"))

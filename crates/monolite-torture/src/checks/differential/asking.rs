@@ -1,15 +1,16 @@
 //! Owns how a step is asked of each kind of connection: a closure's, an interactive transaction and
 //! plain SQLite. All three must give the same text.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use monolite::rusqlite::fallible_iterator::FallibleIterator as _;
+use monolite::rusqlite::types::Value;
 use monolite::rusqlite::{self, Batch, Connection, Statement, params_from_iter};
 use monolite::{Error, ReadTx, ToSql, Transaction, Tx};
 use monolite_testkit::blocking::locked;
 
 use super::answer::Rows;
-use super::record::{Datum, How, Parameters, Step};
+use super::record::{How, Parameters, Step};
 
 /// What is said of the row behind the last one that was wanted.
 const MORE: &str = " and more";
@@ -31,7 +32,7 @@ macro_rules! bound {
     };
 }
 
-fn named(values: &[(String, Datum)]) -> Vec<(&str, &dyn ToSql)> {
+fn named(values: &[(String, Value)]) -> Vec<(&str, &dyn ToSql)> {
     values.iter().map(|(name, value)| (name.as_str(), value as &dyn ToSql)).collect()
 }
 
@@ -105,10 +106,6 @@ fn ask_bound<P: monolite::IntoParameters>(
     }
 }
 
-fn lock(rows: &Mutex<Rows>) -> MutexGuard<'_, Rows> {
-    locked(rows)
-}
-
 /// Reads rows until there are `most`; the mapping fails at the one behind them, as an application's
 /// may.
 fn several<P: monolite::IntoParameters>(
@@ -120,7 +117,7 @@ fn several<P: monolite::IntoParameters>(
     let rows = Arc::new(Mutex::new(Rows::default()));
     let seen = Arc::clone(&rows);
     let map = move |row: &rusqlite::Row<'_>| {
-        let mut seen = lock(&seen);
+        let mut seen = locked(&seen);
         if seen.count == most {
             seen.text.push_str(MORE);
             return Err(rusqlite::Error::InvalidQuery);
@@ -128,7 +125,7 @@ fn several<P: monolite::IntoParameters>(
         seen.add(row)
     };
     let result = tx.query_map(sql, bound, map).wait();
-    let rows = std::mem::take(&mut *lock(&rows));
+    let rows = std::mem::take(&mut *locked(&rows));
     match result {
         Err(error) if !matches!(error.sqlite(), Some(rusqlite::Error::InvalidQuery)) => Err(error),
         _ => Ok(rows.said()),

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
+use monolite::rusqlite::types::Value;
 use monolite::{Database, Error, ErrorKind, ReadTx, Transaction, Tx};
 use monolite_sqlite::{GivenRowids, inserted_into};
 use monolite_testkit::blocking::locked;
@@ -32,7 +33,7 @@ use super::asking::{ask_closure, ask_interactive, ask_read};
 use super::difference::{Difference, Stop};
 use super::dump::{difference, dump, dump_plain};
 use super::oracle::{Claim, Flaw, Oracle};
-use super::record::{Call, Datum, Ending, Member, Op, Setup, Step, Write};
+use super::record::{Call, Ending, Member, Op, Setup, Step, Write};
 
 /// The most interactive transactions that are open at once.
 pub(super) const SLOTS: usize = 6;
@@ -427,7 +428,7 @@ impl Driver {
     }
 
     /// The random number that the engine had for each of the steps, where it had to do with it.
-    pub(super) fn drawn(&self, steps: &[Step]) -> Result<Vec<Option<Datum>>, Stop> {
+    pub(super) fn drawn(&self, steps: &[Step]) -> Result<Vec<Option<Value>>, Stop> {
         let mut drawn =
             vec![None; if steps.iter().any(|it| it.random.is_some()) { steps.len() } else { 0 }];
         for (value, step) in drawn.iter_mut().zip(steps) {

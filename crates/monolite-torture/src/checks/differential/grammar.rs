@@ -21,8 +21,10 @@ mod tests;
 use std::sync::LazyLock;
 
 use fastrand::Rng;
+use monolite::rusqlite::types::Value;
 
-use super::record::{Datum, How, Judged, Parameters, RandomValue, Step};
+use super::answer::write_value;
+use super::record::{How, Judged, Parameters, RandomValue, Step};
 use super::schema::{Column, Kind, Schema, Table};
 use crate::checks::grammar::{Grammar, Pen};
 pub(super) use values::Domain;
@@ -221,7 +223,7 @@ impl Template {
     pub(super) fn step(&self, rng: &mut Rng, marks: &mut u64) -> Step {
         let count = self.domains.len().saturating_add_signed(self.surplus);
         let mut values: Vec<_> = self.domains.iter().map(|it| it.draw(rng, marks)).collect();
-        values.resize(count, Datum::Integer(1));
+        values.resize(count, Value::Integer(1));
         let parameters = match self.style {
             Style::Named(sigil) => {
                 let name = |at| format!("{sigil}p{at}");
@@ -326,7 +328,7 @@ impl<'d> Draft<'d> {
     fn value(&mut self, domain: Domain) {
         if self.style == Style::Literal || self.pen.one_in(4) {
             let value = domain.draw(self.pen.rng, &mut 0);
-            return values::literal(&mut self.pen.sql, &value);
+            return write_value(&mut self.pen.sql, (&value).into());
         }
         if matches!(self.style, Style::Numbered | Style::Named(_)) && self.pen.one_in(8) {
             // The same parameter twice.

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
+use monolite::rusqlite::types::Value;
 use monolite::{Error, ErrorKind};
 use monolite_sqlite::PlainNumbers;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::Said;
 use super::asking::{ask_plain, changes_rows, changes_schema};
 use super::dump::{Part, dump_plain};
-use super::record::{Datum, How, Judged, Parameters, Step};
+use super::record::{How, Judged, Parameters, Step};
 
 /// A rowid that no history uses: what `last_insert_rowid()` gives before a transaction's own
 /// insert.
@@ -79,7 +80,7 @@ pub(super) enum Flow {
 pub(super) struct Asked<'a> {
     pub(super) steps: &'a [Step],
     pub(super) told: &'a [Said],
-    pub(super) drawn: &'a [Option<Datum>],
+    pub(super) drawn: &'a [Option<Value>],
 }
 
 /// The first answer that was another one.
@@ -301,7 +302,7 @@ impl Oracle {
         Ok(replay)
     }
 
-    fn ask(&self, plain: &Connection, step: &Step, drawn: Option<&Datum>) -> Said {
+    fn ask(&self, plain: &Connection, step: &Step, drawn: Option<&Value>) -> Said {
         if step.judged == Judged::Refused {
             let text = "Invalid: refused by the engine".into();
             return Said { text, failed: Some(ErrorKind::Invalid) };
@@ -329,7 +330,7 @@ impl Oracle {
         &mut self,
         replay: &Replay,
         steps: Vec<Step>,
-        drawn: &[Option<Datum>],
+        drawn: &[Option<Value>],
     ) -> Result<(), Error> {
         let is_skipped = self.flaw == Flaw::SkippedChange
             && self.log.len() > 8
@@ -519,11 +520,11 @@ fn decides(plain: &Connection, step: &Step) -> bool {
 }
 
 /// The step that takes the value which the engine drew, if it drew one.
-fn with_value(plain: &Connection, step: &Step, value: &Datum) -> Option<Step> {
+fn with_value(plain: &Connection, step: &Step, value: &Value) -> Option<Step> {
     if decides(plain, step) { appended(step, value) } else { None }
 }
 
-fn appended(step: &Step, value: &Datum) -> Option<Step> {
+fn appended(step: &Step, value: &Value) -> Option<Step> {
     let random = step.random.as_ref()?;
     let Parameters::Positional(mut values) = step.parameters.clone() else { return None };
     values.push(value.clone());

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
-use monolite::{Durability, InteractiveOptions, Options, Sharing, ToSql, rusqlite};
+use monolite::rusqlite::types::Value;
+use monolite::{Durability, InteractiveOptions, Options, Sharing};
 use monolite_sqlite::GivenRowids;
 
 /// What a write, a read or a statement of an interactive transaction may take: several of them one
@@ -171,30 +171,8 @@ pub(super) struct RandomValue {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Parameters {
-    Positional(Vec<Datum>),
-    Named(Vec<(String, Datum)>),
-}
-
-/// A value that is bound to a parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Datum {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text(String),
-    Blob(Vec<u8>),
-}
-
-impl ToSql for Datum {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Datum::Null => ValueRef::Null,
-            Datum::Integer(value) => ValueRef::Integer(*value),
-            Datum::Real(value) => ValueRef::Real(*value),
-            Datum::Text(value) => ValueRef::Text(value.as_bytes()),
-            Datum::Blob(value) => ValueRef::Blob(value),
-        }))
-    }
+    Positional(Vec<Value>),
+    Named(Vec<(String, Value)>),
 }
 
 impl Parameters {

@@ -51,14 +51,6 @@ pub(super) struct Source {
     marks: u64,
 }
 
-/// Where a step is run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Closure,
-    Read,
-    Interactive,
-}
-
 impl Profile {
     /// With neither changes of the schema nor statistics, but for those it begins with, a history
     /// is calm: for controls, which need some in which nothing is wrong.
@@ -167,7 +159,7 @@ impl Source {
             return Op::Step { slot, step };
         }
         let mut guess = self.guesses[slot].take().unwrap_or_else(|| Arc::clone(schema));
-        let step = self.step(&mut guess, Place::Interactive);
+        let step = self.step(&mut guess, false);
         self.guesses[slot] = Some(guess);
         Op::Step { slot, step }
     }
@@ -176,7 +168,7 @@ impl Source {
         let mut guess = Arc::clone(schema);
         let count = self.rng.usize(1..=most);
         let steps = (0..count).map(|_| {
-            let mut step = self.step(&mut guess, Place::Closure);
+            let mut step = self.step(&mut guess, false);
             step.is_handled = self.rng.u8(..5) > 0;
             step
         });
@@ -194,7 +186,7 @@ impl Source {
     fn read(&mut self, schema: &Arc<Schema>) -> Op {
         let mut guess = Arc::clone(schema);
         let count = self.rng.usize(1..4);
-        let steps = (0..count).map(|_| self.step(&mut guess, Place::Read)).collect();
+        let steps = (0..count).map(|_| self.step(&mut guess, true)).collect();
         Op::Read { is_durable: self.rng.u8(..6) == 0, steps }
     }
 
@@ -212,7 +204,7 @@ impl Source {
     fn transact(&mut self, schema: &Arc<Schema>) -> Op {
         let mut guess = Arc::clone(schema);
         let count = self.rng.usize(1..5);
-        let steps: Vec<_> = (0..count).map(|_| self.step(&mut guess, Place::Interactive)).collect();
+        let steps: Vec<_> = (0..count).map(|_| self.step(&mut guess, false)).collect();
         let meanwhile = (self.rng.u8(..3) > 0).then(|| Meanwhile {
             behind: self.rng.usize(..count),
             attempts: self.rng.u32(1..3),
@@ -233,17 +225,17 @@ impl Source {
         Op::Write(Write { call: Call::Write, steps, ending: Ending::Commits })
     }
 
-    fn step(&mut self, guess: &mut Arc<Schema>, place: Place) -> Step {
+    fn step(&mut self, guess: &mut Arc<Schema>, is_read: bool) -> Step {
         if !self.remembered.is_empty() && self.rng.u32(..100) < self.profile.repeats {
             let at = self.rng.usize(..self.remembered.len());
             let (topic, template) = &self.remembered[at];
-            if place != Place::Read || matches!(topic, Topic::Query | Topic::Report) {
+            if !is_read || matches!(topic, Topic::Query | Topic::Report) {
                 let step = template.step(&mut self.rng, &mut self.marks);
-                return self.placed(step, place);
+                return self.placed(step, is_read);
             }
         }
-        let topic = self.topic(place);
-        let template = if place != Place::Read && self.rng.u8(..30) == 0 {
+        let topic = self.topic(is_read);
+        let template = if !is_read && self.rng.u8(..30) == 0 {
             let topics = [Topic::Change, topic, Topic::Query];
             let count = self.rng.usize(1..4);
             grammar::batch(&mut self.rng, guess, &topics[..count])
@@ -251,13 +243,13 @@ impl Source {
             grammar::statement(&mut self.rng, guess, topic)
         };
         let step = template.step(&mut self.rng, &mut self.marks);
-        if place != Place::Read && changes_schema(&step.sql) {
+        if !is_read && changes_schema(&step.sql) {
             if let Ok(followed) = guess.followed_by(&step.sql) {
                 *guess = Arc::new(followed);
             }
         }
         self.remember(topic, template);
-        self.placed(step, place)
+        self.placed(step, is_read)
     }
 
     fn new_step(&mut self, schema: &Arc<Schema>, topic: Topic) -> Step {
@@ -267,9 +259,9 @@ impl Source {
 
     /// Some figures mean nothing in a closure, where a neighbour may have set them, and a read has
     /// no batches.
-    fn placed(&mut self, mut step: Step, place: Place) -> Step {
+    fn placed(&mut self, mut step: Step, is_read: bool) -> Step {
         let is_of_writes = matches!(step.how, How::Batch | How::LastInsertRowid);
-        if place == Place::Read && (is_of_writes || step.judged == Judged::Figures) {
+        if is_read && (is_of_writes || step.judged == Judged::Figures) {
             step = Step {
                 judged: Judged::Connection,
                 ..Step::plain("SELECT total_changes()", How::All)
@@ -290,8 +282,8 @@ impl Source {
         }
     }
 
-    fn topic(&mut self, place: Place) -> Topic {
-        if place == Place::Read && self.rng.u8(..16) > 0 {
+    fn topic(&mut self, is_read: bool) -> Topic {
+        if is_read && self.rng.u8(..16) > 0 {
             return [Topic::Query, Topic::Query, Topic::Report, Topic::Choice][self.rng.usize(..4)];
         }
         let total: u32 = self.profile.topics.iter().sum();

@@ -1,6 +1,7 @@
 //! Owns the judgement of one transaction that has ended, with the help of the oracle.
 
 use monolite::rusqlite::params_from_iter;
+use monolite::rusqlite::types::Value;
 use monolite::{Error, ErrorKind, ReadTx};
 
 use super::super::answer::Said;
@@ -8,7 +9,7 @@ use super::super::asking::{changes_rows, changes_schema};
 use super::super::difference::{Difference, Stop};
 use super::super::excuses::is_about_all_indexes;
 use super::super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
-use super::super::record::{Call, Datum, Ending, How, Parameters, RandomValue, Step, Write};
+use super::super::record::{Call, Ending, How, Parameters, RandomValue, Step, Write};
 use super::{Answered, Driver, Ended, Steps, outcome_of};
 
 /// Judges a transaction that was submitted.
@@ -343,7 +344,7 @@ pub(super) fn unexplained(claim: &Claim) -> Difference {
     Difference::answer("any state", &claim.steps, &claim.wrong)
 }
 
-fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option<Datum>>, Stop> {
+fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option<Value>>, Stop> {
     match ended {
         Ended::Committed { is_repeated: false, .. } => driver.drawn(steps),
         _ => Ok(Vec::new()),
@@ -355,18 +356,10 @@ pub(super) fn look(
     tx: &ReadTx<'_>,
     random: &RandomValue,
     parameters: &Parameters,
-) -> Result<Option<Datum>, Error> {
-    use monolite::rusqlite::types::Value;
+) -> Result<Option<Value>, Error> {
     let Parameters::Positional(values) = parameters else { return Ok(None) };
     let parameters = params_from_iter(values);
-    let found = tx.query_optional(&random.look, parameters, |row| row.get::<_, Value>(0));
-    Ok(found?.map(|value| match value {
-        Value::Null => Datum::Null,
-        Value::Integer(value) => Datum::Integer(value),
-        Value::Real(value) => Datum::Real(value),
-        Value::Text(value) => Datum::Text(value),
-        Value::Blob(value) => Datum::Blob(value),
-    }))
+    tx.query_optional(&random.look, parameters, |row| row.get(0))
 }
 
 fn end(way: &'static str, ended: &Ended, expected: &str) -> Difference {

@@ -116,16 +116,3 @@ fn what_must_fail_fails() {
         plain.execute_batch("ROLLBACK").unwrap();
     }
 }
-
-#[test]
-fn what_must_fail_is_reached() {
-    let mut rng = SeededRng::new();
-    let schema = Schema::default();
-    let mut reached = BTreeSet::new();
-    for _ in 0..20_000 {
-        reached.extend(statement(&mut rng, &schema, Topic::Failure).forms);
-    }
-    let lists = ["broken", "at_run_time"].map(|name| GRAMMAR.texts(name)).concat();
-    let missing: Vec<_> = lists.into_iter().filter(|it| !reached.contains(it)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}

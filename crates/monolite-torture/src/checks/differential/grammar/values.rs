@@ -1,10 +1,7 @@
 //! Owns the values of parameters and literals: few, so that they meet, and of every type.
 
-use std::fmt::Write as _;
-
 use fastrand::Rng;
-
-use crate::checks::differential::record::Datum;
+use monolite::rusqlite::types::Value;
 
 /// Where the values of a parameter come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,30 +50,30 @@ const LARGE: [i64; 5] =
 
 impl Domain {
     /// A value. `marks` counts those that are new.
-    pub(super) fn draw(self, rng: &mut Rng, marks: &mut u64) -> Datum {
+    pub(super) fn draw(self, rng: &mut Rng, marks: &mut u64) -> Value {
         match self {
-            Domain::Key => Datum::Integer(rng.i64(1..=14)),
+            Domain::Key => Value::Integer(rng.i64(1..=14)),
             Domain::Small => match rng.u8(..24) {
-                0 => Datum::Null,
-                1 => Datum::Integer(-rng.i64(1..4)),
-                _ => Datum::Integer(rng.i64(0..8)),
+                0 => Value::Null,
+                1 => Value::Integer(-rng.i64(1..4)),
+                _ => Value::Integer(rng.i64(0..8)),
             },
             Domain::Text => match rng.u8(..16) {
-                0 => Datum::Null,
-                1 => Datum::Integer(rng.i64(0..4)),
-                _ => Datum::Text(TEXTS[rng.usize(..TEXTS.len())].into()),
+                0 => Value::Null,
+                1 => Value::Integer(rng.i64(0..4)),
+                _ => Value::Text(TEXTS[rng.usize(..TEXTS.len())].into()),
             },
             Domain::Any => any(rng),
-            Domain::Pattern => Datum::Text(PATTERNS[rng.usize(..PATTERNS.len())].into()),
-            Domain::Count => Datum::Integer(rng.i64(1..5)),
-            Domain::Many => Datum::Integer(rng.i64(4..24)),
+            Domain::Pattern => Value::Text(PATTERNS[rng.usize(..PATTERNS.len())].into()),
+            Domain::Count => Value::Integer(rng.i64(1..5)),
+            Domain::Many => Value::Integer(rng.i64(4..24)),
             Domain::NewMark => {
                 *marks += 1;
-                Datum::Text(format!("m{marks}"))
+                Value::Text(format!("m{marks}"))
             }
-            Domain::OldMark => Datum::Text(format!("m{}", rng.u64(0..=*marks))),
-            Domain::Match => Datum::Text(MATCHES[rng.usize(..MATCHES.len())].into()),
-            Domain::Place => Datum::Real(f64::from(rng.i32(-20..80)) / 4.0),
+            Domain::OldMark => Value::Text(format!("m{}", rng.u64(0..=*marks))),
+            Domain::Match => Value::Text(MATCHES[rng.usize(..MATCHES.len())].into()),
+            Domain::Place => Value::Real(f64::from(rng.i32(-20..80)) / 4.0),
         }
     }
 
@@ -114,29 +111,14 @@ impl Domain {
     }
 }
 
-fn any(rng: &mut Rng) -> Datum {
+fn any(rng: &mut Rng) -> Value {
     match rng.u8(..12) {
-        0 | 1 => Datum::Null,
-        2..6 => Datum::Integer(rng.i64(-3..12)),
-        6 => Datum::Integer(LARGE[rng.usize(..LARGE.len())]),
-        7 => Datum::Real(f64::from(rng.i32(-8..24)) / 4.0),
-        8 => Datum::Real([1e18, -0.5, 0.1, 1e-9][rng.usize(..4)]),
-        9 => Datum::Blob((0..rng.usize(..4)).map(|_| rng.u8(..4) * 40).collect()),
-        _ => Datum::Text(TEXTS[rng.usize(..TEXTS.len())].into()),
+        0 | 1 => Value::Null,
+        2..6 => Value::Integer(rng.i64(-3..12)),
+        6 => Value::Integer(LARGE[rng.usize(..LARGE.len())]),
+        7 => Value::Real(f64::from(rng.i32(-8..24)) / 4.0),
+        8 => Value::Real([1e18, -0.5, 0.1, 1e-9][rng.usize(..4)]),
+        9 => Value::Blob((0..rng.usize(..4)).map(|_| rng.u8(..4) * 40).collect()),
+        _ => Value::Text(TEXTS[rng.usize(..TEXTS.len())].into()),
     }
-}
-
-/// Writes a value as SQL.
-pub(super) fn literal(out: &mut String, value: &Datum) {
-    let written = match value {
-        Datum::Null => out.write_str("NULL"),
-        Datum::Integer(value) => write!(out, "{value}"),
-        Datum::Real(value) => write!(out, "{value:?}"),
-        Datum::Text(value) => write!(out, "'{}'", value.replace('\'', "''")),
-        Datum::Blob(value) => {
-            out.push_str("x'");
-            value.iter().try_for_each(|byte| write!(out, "{byte:02x}")).and(out.write_str("'"))
-        }
-    };
-    written.expect("a string takes everything");
 }
