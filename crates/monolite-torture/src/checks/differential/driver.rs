@@ -33,7 +33,7 @@ use super::asking::{ask_closure, ask_interactive, ask_read};
 use super::difference::{Difference, Stop};
 use super::dump::{difference, dump, dump_plain};
 use super::oracle::{Claim, Flaw, Oracle};
-use super::record::{Call, Ending, Member, Op, Setup, Step, Write};
+use super::record::{Call, Ending, Op, Setup, Step, Write};
 
 /// The most interactive transactions that are open at once.
 pub(super) const SLOTS: usize = 6;
@@ -141,11 +141,14 @@ impl Driver {
     pub(super) fn carry_out(&mut self, op: &Op) -> Result<(), Stop> {
         self.counts.statements += op.statements();
         match op {
-            Op::Write(write) => self.write(write)?,
+            Op::Write(_) | Op::Commit { .. } => {
+                if let Some(pending) = self.submit(op)? {
+                    self.settle(pending)?;
+                }
+            }
             Op::Batch(members) => self.batch(members)?,
             Op::Read { is_durable, steps } => self.read(*is_durable, steps)?,
             Op::Step { slot, step } => self.step(*slot, step)?,
-            Op::Commit { slot, key } => self.commit(*slot, key.as_deref())?,
             Op::Rollback { slot } => self.roll_back(*slot)?,
             Op::Transact { .. } => self.transact(op)?,
             Op::Rest { ms } => std::thread::sleep(Duration::from_millis(*ms)),
@@ -156,13 +159,16 @@ impl Driver {
         Ok(())
     }
 
-    fn write(&mut self, write: &Write) -> Result<(), Stop> {
-        let pending = self.submit(write)?;
-        self.settle(pending)
+    /// Hands a write over, or the commit of a transaction if its slot holds one.
+    fn submit(&mut self, op: &Op) -> Result<Option<Pending>, Stop> {
+        match op {
+            Op::Write(write) => self.submit_write(write).map(Some),
+            Op::Commit { slot, key } => Ok(self.submit_commit(*slot, key.as_deref())),
+            _ => panic!("neither a write nor a commit: {op:?}"),
+        }
     }
 
-    /// Hands a closure over.
-    fn submit(&self, write: &Write) -> Result<Pending, Stop> {
+    fn submit_write(&self, write: &Write) -> Result<Pending, Stop> {
         let told = Arc::new(Mutex::new(Vec::new()));
         let (own, answers) = (write.clone(), Arc::clone(&told));
         let body = move |tx: &Tx<'_>| run_closure(tx, &own, &answers);
@@ -192,7 +198,7 @@ impl Driver {
         }))
     }
 
-    fn batch(&mut self, members: &[Member]) -> Result<(), Stop> {
+    fn batch(&mut self, members: &[Op]) -> Result<(), Stop> {
         let (release, gate) = mpsc::channel::<()>();
         let hold = self.db().write(move |_| {
             // An error says that the gate was opened.
@@ -201,12 +207,7 @@ impl Driver {
         });
         let mut pending = Vec::new();
         for member in members {
-            match member {
-                Member::Write(write) => pending.push(self.submit(write)?),
-                Member::Commit { slot, key } => {
-                    pending.extend(self.hand_over(*slot, key.as_deref()));
-                }
-            }
+            pending.extend(self.submit(member)?);
         }
         drop(release);
         hold.wait().map_err(|error| Difference::engine("a write that holds a batch", &error))?;
@@ -217,8 +218,7 @@ impl Driver {
         waited.into_iter().try_for_each(|(left, ended)| verdict::settle(self, left, ended))
     }
 
-    /// Begins the commit of the transaction in a slot, if there is one.
-    fn hand_over(&mut self, slot: usize, key: Option<&str>) -> Option<Pending> {
+    fn submit_commit(&mut self, slot: usize, key: Option<&str>) -> Option<Pending> {
         let (tx, left) = self.slots[slot].take()?;
         let handle = match key {
             None => tx.commit(),
@@ -309,13 +309,6 @@ impl Driver {
         Ok(())
     }
 
-    fn commit(&mut self, slot: usize, key: Option<&str>) -> Result<(), Stop> {
-        match self.hand_over(slot, key) {
-            Some(pending) => self.settle(pending),
-            None => Ok(()),
-        }
-    }
-
     fn roll_back(&mut self, slot: usize) -> Result<(), Stop> {
         let Some((tx, left)) = self.slots[slot].take() else { return Ok(()) };
         tx.rollback();
@@ -352,7 +345,8 @@ impl Driver {
                 }
                 let other = meanwhile.as_ref().filter(|it| it.behind == at);
                 if let Some(other) = other.filter(|it| tx.attempt() <= it.attempts.min(attempts)) {
-                    stopped = self.write(&other.write).err();
+                    let pending = self.submit_write(&other.write);
+                    stopped = pending.and_then(|it| self.settle(it)).err();
                 }
             }
             left = Some(attempt);

@@ -38,8 +38,9 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Write(Write),
-    /// The writer is held up while these are submitted, so that they share a batch.
-    Batch(Vec<Member>),
+    /// The writer is held up while these writes and commits are submitted, so that they share a
+    /// batch.
+    Batch(Vec<Op>),
     Read {
         is_durable: bool,
         steps: Vec<Step>,
@@ -93,12 +94,6 @@ pub(super) enum Ending {
     Commits,
     Fails,
     Panics,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Member {
-    Write(Write),
-    Commit { slot: usize, key: Option<String> },
 }
 
 /// A write between two steps of a transaction that is tried again.
@@ -260,13 +255,7 @@ impl Op {
         let sum = |steps: &[Step]| steps.iter().map(Step::statements).sum();
         match self {
             Op::Write(write) => sum(&write.steps),
-            Op::Batch(members) => members
-                .iter()
-                .map(|member| match member {
-                    Member::Write(write) => sum(&write.steps),
-                    Member::Commit { .. } => 0,
-                })
-                .sum(),
+            Op::Batch(members) => members.iter().map(Op::statements).sum(),
             Op::Read { steps, .. } | Op::Transact { steps, .. } => sum(steps),
             Op::Step { step, .. } => step.statements(),
             _ => 0,

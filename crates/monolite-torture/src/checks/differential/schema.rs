@@ -1,6 +1,6 @@
 //! Owns what the generator knows of the live schema: enough to write statements that mean
-//! something. It is read from the oracle after each committed change, and from an empty copy while a
-//! transaction is open.
+//! something. It is read from the oracle after each committed change, and from an empty copy while
+//! a transaction is open.
 
 use monolite::rusqlite::{self, Connection};
 

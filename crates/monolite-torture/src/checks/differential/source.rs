@@ -15,9 +15,7 @@ use fastrand::Rng;
 use super::asking::changes_schema;
 use super::driver::SLOTS;
 use super::grammar::{self, Template, Topic};
-use super::record::{
-    Call, Ending, How, Judged, Meanwhile, Member, Op, Parameters, Setup, Step, Write,
-};
+use super::record::{Call, Ending, How, Judged, Meanwhile, Op, Parameters, Setup, Step, Write};
 use super::schema::Schema;
 
 /// Texts that are remembered, to be run again.
@@ -195,8 +193,8 @@ impl Source {
         self.rng.shuffle(&mut opened);
         let count = self.rng.usize(2..6);
         let members = (0..count).map(|_| match opened.pop() {
-            Some(slot) if self.rng.bool() => Member::Commit { slot, key: self.key() },
-            _ => Member::Write(self.write(schema, 3)),
+            Some(slot) if self.rng.bool() => Op::Commit { slot, key: self.key() },
+            _ => Op::Write(self.write(schema, 3)),
         });
         Op::Batch(members.collect())
     }
@@ -243,10 +241,11 @@ impl Source {
             grammar::statement(&mut self.rng, guess, topic)
         };
         let step = template.step(&mut self.rng, &mut self.marks);
-        if !is_read && changes_schema(&step.sql) {
-            if let Ok(followed) = guess.followed_by(&step.sql) {
-                *guess = Arc::new(followed);
-            }
+        if !is_read
+            && changes_schema(&step.sql)
+            && let Ok(followed) = guess.followed_by(&step.sql)
+        {
+            *guess = Arc::new(followed);
         }
         self.remember(topic, template);
         self.placed(step, is_read)

@@ -166,7 +166,6 @@ fn follow(driver: &mut Driver, source: &mut Source, record: &mut File) -> Result
 #[derive(Default)]
 struct Live {
     schema: Arc<Schema>,
-    version: Option<usize>,
     cookie: i64,
     age: usize,
 }
@@ -175,13 +174,10 @@ impl Live {
     /// Looks at the schema again if it has changed, and now and then at how many rows there are.
     fn refresh(&mut self, driver: &Driver) -> Result<()> {
         let plain = driver.oracle.plain();
-        if self.version != Some(driver.oracle.version()) {
-            self.version = Some(driver.oracle.version());
-            let cookie = plain.query_row("PRAGMA schema_version", [], |row| row.get(0))?;
-            if self.cookie != cookie {
-                self.cookie = cookie;
-                self.schema = Arc::new(Schema::load(plain)?);
-            }
+        let cookie = plain.query_row("PRAGMA schema_version", [], |row| row.get(0))?;
+        if self.cookie != cookie {
+            self.cookie = cookie;
+            self.schema = Arc::new(Schema::load(plain)?);
         }
         self.age += 1;
         if self.age.is_multiple_of(COUNTED_EVERY) {

@@ -38,6 +38,25 @@ fn a_hang_is_noticed_and_the_next_history_runs() {
 }
 
 #[test]
+fn a_history_that_fails_is_kept_with_its_record_and_reported_once() {
+    let program = Program::this_test(SERVER).unwrap();
+    Setting::with(&CHECK, 7, &program, |setting| {
+        let mut stage = Stage::new(&program).unwrap();
+        let (mut outcome, mut seen) = (CHECK.outcome(), Signatures::new());
+        let job = Job { seed: 0, most: 300, is_calm: true, flaw: Flaw::SkippedChange };
+        let mut run = |seed| stage.run(Job { seed, ..job }).unwrap().difference;
+        let (seed, found) = (0..50).find_map(|seed| Some((seed, run(seed)?))).unwrap();
+        for _ in 0..2 {
+            take_up(setting, &stage, seed, &found, &mut seen, &mut outcome).unwrap();
+        }
+        assert_eq!(outcome.findings.len(), 1);
+        let kept = outcome.findings[0].evidence.as_ref().unwrap().join("history.txt");
+        let record = fs::read_to_string(kept).unwrap();
+        assert!(record.starts_with("Setup") && record.lines().count() > 9, "{record}");
+    });
+}
+
+#[test]
 fn one_of_two_errors_of_a_view_is_excused_and_no_other() {
     let of_view = "Invalid 1: cannot modify v1 because it is a view";
     let of_index = "Invalid 1: no such index: i1";

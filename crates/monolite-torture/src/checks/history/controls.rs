@@ -101,26 +101,32 @@ fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     })?;
     outcome.control("validation switched off, in schedules", noticed, how);
 
+    let name = "validation switched off, under load";
+    under_load(setting, outcome, name, |load| {
+        load.options = load.options.clone().without_validation();
+    })
+}
+
+/// A load that must go wrong once it is changed so.
+fn under_load(
+    setting: &Setting<'_>,
+    outcome: &mut Outcome,
+    name: &'static str,
+    change: impl FnOnce(&mut Load),
+) -> Result<()> {
     let mut rng = Rng::with_seed(setting.case_seed(0));
-    let path = setting.scratch().join("unvalidated.db");
-    let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
-    let options = load.options.clone().without_validation();
-    let case = judge_load(&play(&Load { options, ..load }, &path)?);
+    let path = setting.scratch().join("control.db");
+    let mut load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
+    change(&mut load);
+    let case = judge_load(&play(&load, &path)?);
     remove(&path)?;
     let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
-    outcome.control("validation switched off, under load", case.wrong.is_some(), how);
+    outcome.control(name, case.wrong.is_some(), how);
     Ok(())
 }
 
 /// A function of the application that says that it is deterministic, and is not.
 fn broken_promise(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
-    let mut rng = Rng::with_seed(setting.case_seed(0));
-    let path = setting.scratch().join("promise.db");
-    let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
-    let case = judge_load(&play(&Load { promise: Promise::Broken(10), ..load }, &path)?);
-    remove(&path)?;
-    let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
     let name = "a function of the application that breaks its promise to be deterministic";
-    outcome.control(name, case.wrong.is_some(), how);
-    Ok(())
+    under_load(setting, outcome, name, |load| load.promise = Promise::Broken(10))
 }
