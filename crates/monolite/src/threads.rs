@@ -7,11 +7,12 @@
 //!
 //! What one thread at a time does is a [`Duty`].
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long a thread without work stays. To start one takes 30 to 50 µs more than to wake one.
@@ -22,6 +23,9 @@ const BRIEF: Duration = Duration::from_millis(20);
 
 /// So many threads of one process are not many.
 const CROWD: usize = 32;
+
+/// How long a store on one core may take to be seen on all, with ample room: it is nanoseconds.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Threads of the engine in this process.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -128,7 +132,8 @@ impl Awake {
     /// A use has begun that may overrun its time.
     #[inline]
     pub(crate) fn note(&self) {
-        fence(Ordering::SeqCst);
+        // Without an instruction: see `leave`.
+        compiler_fence(Ordering::SeqCst);
         if !self.is_attended.load(Ordering::Relaxed) {
             self.attend();
         }
@@ -153,7 +158,9 @@ impl Awake {
     /// The thread leaves, unless the database `is_in_use`; tells whether it does.
     pub(crate) fn leave(&self, is_in_use: impl Fn() -> bool) -> bool {
         self.is_attended.store(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        // A use that did not see this yet is seen afterwards: it was begun before it looked, and no
+        // core keeps a store to itself for so long.
+        clock::rest(LOOK);
         // A thread that was started meanwhile takes over.
         !is_in_use() || self.is_attended.swap(true, Ordering::SeqCst)
     }

@@ -16,8 +16,8 @@
 //!
 //! # Invariants
 //! - While a use is under way there is a thread, or one is being started. A use is begun before
-//!   [`Awake::note`] asks for the thread, and the thread says that it leaves before it looks for a
-//!   use the last time; so one of both sees the other.
+//!   [`Awake::note`] asks for the thread; the thread says that it leaves, and looks for a use the
+//!   last time some milliseconds later. So one of both sees the other.
 //!
 //! # Time
 //! The limits are those of the engine's [`Clock`]; the thread looks every [`period`] of real time.
