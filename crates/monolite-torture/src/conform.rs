@@ -11,7 +11,7 @@
 //!
 //! # Not here
 //! What happens when transactions of several clients meet, but for the differences by design that
-//! show only then ([`program`]): [`monolite_testkit::schedule`], and `monolite torture`.
+//! show only then (`program`): [`monolite_testkit::schedule`], and `monolite torture`.
 
 mod ask;
 mod content;

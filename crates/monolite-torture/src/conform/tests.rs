@@ -234,7 +234,7 @@ fn a_run_that_cannot_begin_is_a_finding() {
 
 #[test]
 fn what_takes_two_transactions_is_seen() {
-    assert_eq!(super::program::observe().unwrap().len(), 5);
+    assert_eq!(super::program::observe().unwrap().len(), super::program::ALL);
 }
 
 #[test]
