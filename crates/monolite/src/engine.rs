@@ -39,6 +39,7 @@ use monolite_sqlite::{CheckpointMode, Rowids, trim_memory};
 use crate::archive::Archiving;
 use crate::backup;
 use crate::call::between::BetweenBatches;
+use crate::call::discards::drop_elsewhere;
 use crate::call::in_flight::InFlight;
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
@@ -394,10 +395,14 @@ impl Engine {
             let ending = ending.lock().unwrap_or_else(PoisonError::into_inner).take();
             ending.into_iter().for_each(Ending::run);
         };
-        // Without a thread to be had it is done on this one.
-        if spawn("monolite-close", move || run(&theirs)).is_err() {
-            run(&ending);
+        if spawn("monolite-close", move || run(&theirs)).is_ok() {
+            return;
         }
+        // Without a thread to be had it is done on this one, unless it would wait for itself.
+        if self.has_to_go_on() {
+            return drop_elsewhere(Guard(Some(move || run(&ending))));
+        }
+        run(&ending);
     }
 
     /// Whether this is a thread for whose end the end would wait.
@@ -431,6 +436,15 @@ impl Life {
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs what it has when it is dropped.
+struct Guard<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|run| run());
     }
 }
 

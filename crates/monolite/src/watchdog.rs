@@ -121,10 +121,10 @@ impl Watchdog {
             if self.is_in_use() || uses != used {
                 (used, idle) = (uses, Stopwatch::start());
             } else if idle.elapsed() >= linger() {
-                self.holders.close_idle();
-                trim_memory();
                 if self.awake.leave(|| self.is_in_use()) {
-                    return;
+                    // What is used from now on has another thread close it.
+                    self.holders.close_idle();
+                    return trim_memory();
                 }
             }
             stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);

@@ -44,10 +44,9 @@ fn an_idle_database_has_no_threads_and_only_the_connection_of_its_writer() {
     for _ in 0..3 {
         use_it(&db);
         assert!(is_used(&db) && descriptors(&wal) > before);
-        while is_used(&db) {
+        while is_used(&db) || descriptors(&wal) > before {
             std::thread::yield_now();
         }
-        assert_eq!(descriptors(&wal), before);
     }
     db.close().unwrap();
 }

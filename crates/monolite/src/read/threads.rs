@@ -12,7 +12,7 @@
 //! it would wait for all of it, one limit after another.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
@@ -32,7 +32,23 @@ const REPLACED: usize = 4;
 struct Worker {
     /// When its work began, in nanoseconds of the clock; 0 while it has none.
     busy_since: Arc<AtomicU64>,
-    is_lost: AtomicBool,
+    /// One of the following.
+    state: AtomicU8,
+}
+
+/// It takes work from the queue, which counts it.
+const SERVES: u8 = 0;
+
+/// Another one takes its place; it ends with its work.
+const LOST: u8 = 1;
+
+/// It was lost, and has ended.
+const GONE: u8 = 2;
+
+impl Worker {
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 #[derive(Default)]
@@ -102,6 +118,11 @@ impl ReadThreads {
         let mut workers = self.workers();
         let Err(error) = self.start_one(&mut workers) else { return };
         drop(workers);
+        self.lack_one(&error);
+    }
+
+    /// The queue counts a thread that is not there, because of `error`.
+    fn lack_one(&self, error: &Error) {
         if !self.queue.lacks_consumer() {
             self.queue.drain().into_iter().for_each(|job| job.refuse(error.repeated()));
         }
@@ -141,7 +162,7 @@ impl ReadThreads {
                 job.run(&worker.busy_since);
                 worker.busy_since.store(0, Ordering::Release);
             }
-            if worker.is_lost.load(Ordering::Acquire) {
+            if worker.change(LOST, GONE) {
                 return;
             }
         }
@@ -154,20 +175,26 @@ impl ReadThreads {
         let is_new = |worker: &&Arc<Worker>| {
             let since = worker.busy_since.load(Ordering::Acquire);
             let is_late = since == LONG_AGO || since <= nanos(began_by);
-            since != 0 && is_late && !worker.is_lost.load(Ordering::Acquire)
+            since != 0 && is_late && worker.state.load(Ordering::Acquire) == SERVES
         };
         let lost: Vec<_> =
             workers.all.iter().map(|(worker, _)| worker).filter(is_new).cloned().collect();
         for worker in lost {
             let is_lost = |(worker, handle): &&(Arc<Worker>, JoinHandle<()>)| {
-                worker.is_lost.load(Ordering::Acquire) && !handle.is_finished()
+                worker.state.load(Ordering::Acquire) != SERVES && !handle.is_finished()
             };
             let replaced = workers.all.iter().filter(is_lost).count();
-            // Without a thread to spare it stays as it is, and is looked at again.
-            if replaced >= REPLACED * self.count || self.start_one(&mut workers).is_err() {
+            // Lost before another one is there: it may end its work meanwhile, and both would serve.
+            if replaced >= REPLACED * self.count || !worker.change(SERVES, LOST) {
                 return;
             }
-            worker.is_lost.store(true, Ordering::Release);
+            let Err(error) = self.start_one(&mut workers) else { continue };
+            // Without a thread to spare it stays as it was, and is looked at again.
+            if !worker.change(LOST, SERVES) {
+                drop(workers);
+                self.lack_one(&error);
+            }
+            return;
         }
     }
 
@@ -219,6 +246,7 @@ mod tests {
     use super::*;
     use crate::call::work::Job;
     use crate::clock::{self, Stopwatch, SystemClock};
+    use crate::threads::shortage;
 
     struct Task<F>(F, Stopwatch, mpsc::Sender<ErrorKind>);
 
@@ -279,6 +307,51 @@ mod tests {
         threads.close();
         assert!(threads.join());
         assert!(told.recv().unwrap());
+    }
+
+    /// Waits until no thread is left, and sees that none has panicked.
+    fn all_leave(threads: &ReadThreads) {
+        while threads.queue.is_attended() {
+            thread::yield_now();
+        }
+        threads.close();
+        assert!(threads.join());
+    }
+
+    #[test]
+    fn a_thread_that_ends_its_work_while_it_is_lost_is_counted_once() {
+        for _ in 0..20 {
+            let threads = threads(Duration::from_secs(60));
+            for _ in 0..50 {
+                let task = || (0..50).for_each(|_| thread::yield_now());
+                let task = Task(task, Stopwatch::start(), mpsc::channel().0);
+                assert!(threads.queue.enter(Box::new(task)).is_ok());
+                while !threads.queue.is_empty() {
+                    thread::yield_now();
+                }
+                threads.replace_lost(Duration::MAX);
+            }
+            all_leave(&threads);
+        }
+    }
+
+    #[test]
+    fn a_thread_in_whose_place_none_can_be_had_goes_on() {
+        let threads = threads(Duration::from_secs(60));
+        for _ in 0..2 {
+            let (lets_go, may_go) = mpsc::channel::<()>();
+            let task = move || _ = may_go.recv();
+            let task = Task(task, Stopwatch::start(), mpsc::channel().0);
+            assert!(threads.queue.enter(Box::new(task)).is_ok());
+            while !threads.queue.is_empty() {
+                thread::yield_now();
+            }
+            shortage::after(0);
+            threads.replace_lost(Duration::MAX);
+            shortage::after(usize::MAX);
+            drop(lets_go);
+        }
+        all_leave(&threads);
     }
 
     #[test]
