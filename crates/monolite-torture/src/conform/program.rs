@@ -6,8 +6,8 @@ use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options};
 use super::differences::Observation;
 use crate::checks::lanes::as_one_batch;
 
-/// How often the differences are looked for that a busy machine may hide: a statement that waits for
-/// a core makes its transaction a long one, which keeps its connection.
+/// How often the differences are looked for that a busy machine may hide: a statement that waits
+/// for a core makes its transaction a long one, which keeps its connection.
 const TRIES: usize = 10;
 
 /// How many differences there are.

@@ -184,7 +184,7 @@ impl ReadThreads {
                 worker.state.load(Ordering::Acquire) != SERVES && !handle.is_finished()
             };
             let replaced = workers.all.iter().filter(is_lost).count();
-            // Lost before another one is there: it may end its work meanwhile, and both would serve.
+            // Before another one is there: it may end its work meanwhile, and both would serve.
             if replaced >= REPLACED * self.count || !worker.change(SERVES, LOST) {
                 return;
             }
