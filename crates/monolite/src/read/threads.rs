@@ -42,7 +42,7 @@ const SERVES: u8 = 0;
 /// Another one takes its place; it ends with its work.
 const LOST: u8 = 1;
 
-/// It was lost, and has ended.
+/// It was lost, or found no work, and ends.
 const GONE: u8 = 2;
 
 impl Worker {
@@ -148,7 +148,7 @@ impl ReadThreads {
         loop {
             match self.queue.take(1, &mut jobs, Some(linger())) {
                 Taken::Closed => return,
-                Taken::TimedOut if self.queue.leave() => return,
+                Taken::TimedOut if self.leaves(worker) => return,
                 _ => {}
             }
             for job in jobs.drain(..) {
@@ -168,6 +168,22 @@ impl ReadThreads {
         }
     }
 
+    /// Whether a thread that has found no work ends. One that was lost is not counted any more;
+    /// what is about to leave cannot be lost.
+    fn leaves(&self, worker: &Worker) -> bool {
+        if worker.change(LOST, GONE) {
+            return true;
+        }
+        if !worker.change(SERVES, GONE) {
+            return false;
+        }
+        let leaves = self.queue.leave();
+        if !leaves {
+            worker.state.store(SERVES, Ordering::Release);
+        }
+        leaves
+    }
+
     /// Replaces the threads whose work has been going on since before `began_by`, or is not wanted
     /// any more.
     pub(crate) fn replace_lost(self: &Arc<Self>, began_by: Duration) {
@@ -185,8 +201,11 @@ impl ReadThreads {
             };
             let replaced = workers.all.iter().filter(is_lost).count();
             // Before another one is there: it may end its work meanwhile, and both would serve.
-            if replaced >= REPLACED * self.count || !worker.change(SERVES, LOST) {
+            if replaced >= REPLACED * self.count {
                 return;
+            }
+            if !worker.change(SERVES, LOST) {
+                continue;
             }
             let Err(error) = self.start_one(&mut workers) else { continue };
             // Without a thread to spare it stays as it was, and is looked at again.
