@@ -13,8 +13,7 @@
 //! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
 //!    archive takes the frames here: the next step empties the WAL.
 //! 5. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 6. Sync the directory, and open the engine's own descriptor of the WAL. All other connections
-//!    are opened when they are used.
+//! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
 #[cfg(test)]
 mod tests;
@@ -108,11 +107,11 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) writer: Connection,
     pub(crate) writer_deadline: Arc<Deadline>,
-    /// Opens the connections of reads.
+    pub(crate) readers: Vec<Reader>,
+    /// Opens more of them.
     pub(crate) open_reader: OpenReader,
     pub(crate) pool: PoolOpener,
-    /// Opens that of the checkpointer.
-    pub(crate) open_checkpointer: OpenReader,
+    pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: Arc<WalFile>,
     pub(crate) spill: Arc<Spill>,
@@ -164,13 +163,12 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     }
     registration.is_database();
     let clean = |_: &Error| remove_companions(hold.as_deref(), &writer);
-    let wal_file = opener.open_wal(storage, &wal).inspect_err(clean)?;
+    let Beside { wal_file, readers, checkpointer } =
+        opener.open_beside(storage, &wal).inspect_err(clean)?;
     let opener = Arc::new(opener);
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
-    let checkpointer = Arc::clone(&opener);
-    let open_checkpointer = Arc::new(move || checkpointer.checkpointer());
     let untrusted = Arc::clone(&opener);
     let open_untrusted = Arc::new(move || untrusted.untrusted_reader());
     let rowids = opener.rowids.clone();
@@ -180,9 +178,10 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         path,
         writer,
         writer_deadline,
+        readers,
         open_reader,
         pool,
-        open_checkpointer,
+        checkpointer,
         wal,
         wal_file,
         spill,
@@ -321,6 +320,13 @@ pub(crate) struct RecoveredWal {
     pub(crate) discarded: u64,
 }
 
+/// What there is beside the writer.
+struct Beside {
+    wal_file: Arc<WalFile>,
+    readers: Vec<Reader>,
+    checkpointer: Connection,
+}
+
 /// Opens connections of one database, at any time of its life.
 struct Opener {
     options: Options,
@@ -408,7 +414,9 @@ impl Opener {
 
     /// A connection for untrusted queries.
     fn untrusted_reader(&self) -> Result<Reader> {
-        self.connection(Role::Untrusted, UNTRUSTED_CACHE_KIB)
+        let opened = self.open(Role::Untrusted, UNTRUSTED_CACHE_KIB);
+        let (connection, deadline) = opened.map_err(|error| self.name(error))?;
+        Ok(Reader { connection, deadline })
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
@@ -490,8 +498,8 @@ impl Opener {
         Ok(RecoveredWal { frames: accepted.into(), discarded })
     }
 
-    /// Opens the engine's own descriptor of the WAL.
-    fn open_wal(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Arc<WalFile>> {
+    /// Opens what there is beside the writer.
+    fn open_beside(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Beside> {
         let fail = |error: io::Error| io_error(&self.path, &error);
         let is_exclusive = self.options.sharing == Sharing::Exclusive;
         sync_directory(&self.path, storage.as_ref()).map_err(fail)?;
@@ -502,19 +510,16 @@ impl Opener {
             wal_file.set_aside();
         }
         self.watch(&wal_file);
-        Ok(wal_file)
-    }
-
-    fn checkpointer(&self) -> Result<Reader> {
-        self.connection(Role::Checkpointer, CHECKPOINTER_CACHE_KIB)
+        let cache_kib = self.options.reader_cache_bytes >> 10;
+        let readers = (0..self.options.readers).map(|_| self.reader(cache_kib));
+        let readers = readers.collect::<Result<_>>()?;
+        let (checkpointer, _) =
+            self.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| self.name(e))?;
+        Ok(Beside { wal_file, readers, checkpointer })
     }
 
     fn reader(&self, cache_kib: u64) -> Result<Reader> {
-        self.connection(Role::Reader, cache_kib)
-    }
-
-    fn connection(&self, role: Role, cache_kib: u64) -> Result<Reader> {
-        let opened = self.open(role, cache_kib);
+        let opened = self.open(Role::Reader, cache_kib);
         let (connection, deadline) = opened.map_err(|error| self.name(error))?;
         Ok(Reader { connection, deadline })
     }

@@ -143,17 +143,14 @@ impl Pins {
         drop(self.latest().take());
     }
 
-    /// Closes the connections that have no snapshot any more.
-    pub(crate) fn close_idle(&self) {
-        self.release();
-        let idle = std::mem::take(&mut self.vacant.connections().idle);
-        drop(idle);
-    }
-
-    /// As [`Pins::close_idle`], and refuses new ones.
+    /// Closes the connections that have no snapshot, and refuses new ones.
     pub(crate) fn close(&self) {
-        self.vacant.connections().is_closed = true;
-        self.close_idle();
+        self.release();
+        let mut connections = self.vacant.connections();
+        connections.is_closed = true;
+        let idle = std::mem::take(&mut connections.idle);
+        drop(connections);
+        drop(idle);
     }
 }
 

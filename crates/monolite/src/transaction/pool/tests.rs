@@ -48,8 +48,7 @@ impl Bench {
             )
             .read_time_limit(LIMIT);
         let wal = Arc::clone(&database.wal);
-        let awake = Arc::default();
-        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal), awake);
+        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal));
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }
     }
 
