@@ -18,12 +18,16 @@ pub(super) const ALL: usize = 5;
 /// # Errors
 /// Those of the engine.
 pub(crate) fn observe() -> Result<Vec<Observation>> {
-    let mut seen = observe_once()?;
-    for _ in 1..TRIES {
+    let mut seen: Vec<Observation> = Vec::new();
+    for _ in 0..TRIES {
+        for new in observe_once()? {
+            if !seen.contains(&new) {
+                seen.push(new);
+            }
+        }
         if seen.len() == ALL {
             break;
         }
-        seen = observe_once()?;
     }
     Ok(seen)
 }

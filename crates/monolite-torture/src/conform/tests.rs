@@ -234,7 +234,8 @@ fn a_run_that_cannot_begin_is_a_finding() {
 
 #[test]
 fn what_takes_two_transactions_is_seen() {
-    assert_eq!(super::program::observe().unwrap().len(), super::program::ALL);
+    let seen = super::program::observe().unwrap();
+    assert_eq!(seen.len(), super::program::ALL, "{seen:?}");
 }
 
 #[test]
