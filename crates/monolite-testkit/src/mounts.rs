@@ -46,7 +46,7 @@ impl Mount {
         mount(&["-o", &format!("remount,size={size}")], self.path())
     }
 
-    /// A directory that `prepare` has filled and nobody can write to.
+    /// A directory that `prepare` has filled and that is read-only.
     pub fn read_only(prepare: impl FnOnce(&Path)) -> Result<Mount> {
         let directory = without_links()?;
         prepare(directory.path());

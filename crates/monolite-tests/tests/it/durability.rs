@@ -232,7 +232,7 @@ fn a_durable_read_of_a_poisoned_database_is_refused() {
     assert_eq!(durable.wait().unwrap_err().kind(), ErrorKind::Poisoned);
 }
 
-/// Acknowledgements after which nobody will notice any more.
+/// After so many acknowledgements the engine has not noticed the harm.
 const MANY: usize = 100;
 
 /// Lets `harm` happen to the database or its WAL under load, and returns what was acknowledged

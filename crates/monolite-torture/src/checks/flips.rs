@@ -223,7 +223,7 @@ impl Series<'_> {
         let (files, pages, judge) = (Arc::clone(self.files), self.pages, self.judge);
         thread::spawn(move || {
             let case = || files.run(seed, pages, judge);
-            // Nobody listens any more to one that was stuck.
+            // The caller of one that was stuck is gone.
             let _ = tell.send(catch_unwind(AssertUnwindSafe(case)));
         });
         let wrong = |what: &str| Ok(Verdict::Wrong(what.into()));

@@ -63,7 +63,7 @@ pub(crate) fn as_one_batch<R>(db: &Database, submit: impl FnOnce() -> R) -> Resu
     let ((arrive, arrived), (open, gate)) = (channel(), channel::<()>());
     let gate = Mutex::new(gate);
     let holding = db.write(move |_| {
-        // Nobody waits the second time, if it is run again, and the gate is open.
+        // If it is run again, the gate is open and no thread waits at it.
         let _ = arrive.send(());
         let _ = locked(&gate).recv();
         Ok::<_, Error>(())
