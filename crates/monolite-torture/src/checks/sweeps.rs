@@ -233,6 +233,7 @@ fn prepare(start: Start, path: &Path, seed: u64) -> Result<Image> {
         Start::AutoVacuum => "PRAGMA auto_vacuum = FULL",
         _ => "",
     };
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
     let plain = monolite::rusqlite::Connection::open(path)?;
     plain.execute_batch(&format!("{pragma}; CREATE TABLE first(a); DROP TABLE first"))?;
     drop(plain);

@@ -6,33 +6,11 @@ use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options};
 use super::differences::Observation;
 use crate::checks::lanes::as_one_batch;
 
-/// How often the differences are looked for that a busy machine may hide: a statement that waits
-/// for a core makes its transaction a long one, which keeps its connection.
-const TRIES: usize = 10;
-
-/// How many differences there are.
-pub(super) const ALL: usize = 5;
-
 /// Shows the differences that take two transactions.
 ///
 /// # Errors
 /// Those of the engine.
 pub(crate) fn observe() -> Result<Vec<Observation>> {
-    let mut seen: Vec<Observation> = Vec::new();
-    for _ in 0..TRIES {
-        for new in observe_once()? {
-            if !seen.contains(&new) {
-                seen.push(new);
-            }
-        }
-        if seen.len() == ALL {
-            break;
-        }
-    }
-    Ok(seen)
-}
-
-fn observe_once() -> Result<Vec<Observation>> {
     let interactive = InteractiveOptions::default().connections(1);
     let db = Options::new().interactive(interactive).open(":memory:")?;
     db.write(|tx| tx.execute_batch("CREATE TABLE t(a)")).wait()?;

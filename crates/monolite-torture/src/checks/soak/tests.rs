@@ -9,6 +9,7 @@ fn on_a_lane(
     program: &Program,
     act: impl FnOnce(&mut Steady<'_>) -> Result<()>,
 ) -> (Option<String>, i64) {
+    monolite_sqlite::initialize().unwrap();
     Setting::with(&CHECK, 1, program, |setting| {
         let mut lane = Steady::new(setting).unwrap();
         let verdict = verdict(act(&mut lane)).unwrap();

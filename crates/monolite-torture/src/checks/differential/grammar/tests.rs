@@ -14,9 +14,15 @@ use crate::checks::differential::schema::Schema;
 /// Rules of what fails, or means something for a closure or a few tables alone.
 const OTHERS: [&str; 6] = ["broken", "at_run_time", "failure", "violation", "wrong_call", "look"];
 
+/// An empty database. SQLite is set up first, as the other tests of this process need it.
+fn empty() -> Connection {
+    monolite_sqlite::initialize().unwrap();
+    Connection::open_in_memory().unwrap()
+}
+
 /// An empty database on which a statement that would run for minutes is ended.
 fn plain(effort: &Arc<Effort>) -> Connection {
-    let mut plain = Connection::open_in_memory().unwrap();
+    let mut plain = empty();
     effort.watch(&mut plain).unwrap();
     plain
 }
@@ -103,7 +109,7 @@ fn most_statements_are_accepted() {
 
 #[test]
 fn what_must_fail_fails() {
-    let plain = Connection::open_in_memory().unwrap();
+    let plain = empty();
     let sql = "CREATE TABLE t1(id INTEGER PRIMARY KEY, a, b); CREATE TABLE t2(a, b, c);
                INSERT INTO t1 VALUES (1, 1, 1), (2, NULL, 2), (3, 1, 3)";
     plain.execute_batch(sql).unwrap();
