@@ -216,7 +216,7 @@ impl Readers {
         *waiting += held;
         let turn = loop {
             if self.closed.load(Ordering::Acquire) {
-                break Err(closed());
+                break Err(Error::closed());
             }
             if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
                 break Ok(turn);
@@ -322,12 +322,12 @@ impl Seat {
     /// The watch of the slot, whose connection is opened now if it is not.
     fn watch<'s>(&mut self, readers: &Readers, slot: &'s Slot) -> Result<&'s Arc<Watch>> {
         if readers.closed.load(Ordering::Acquire) {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if self.reader.is_none() {
             self.reader = Some((readers.open)()?);
         }
-        let reader = self.reader.as_ref().ok_or_else(closed)?;
+        let reader = self.reader.as_ref().ok_or_else(Error::closed)?;
         Ok(slot.watch.get_or_init(|| Arc::new(Watch::new(reader.connection.revoker()))))
     }
 
@@ -350,7 +350,7 @@ impl Seat {
         let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
         assert!(is_newer, "a later read sees no earlier state");
         self.end_snapshot(watch);
-        self.reader.as_ref().ok_or_else(closed)?.connection.begin_read()?;
+        self.reader.as_ref().ok_or_else(Error::closed)?.connection.begin_read()?;
         self.snapshot = Some(current);
         watch.take_snapshot(current.committed, now);
         Ok(())
@@ -389,7 +389,7 @@ impl Turn<'_> {
         seat.start(readers, slot, watch, now)?;
         watch.begin(now);
         let _attached = work::attach(watch);
-        let reader = seat.reader.as_ref().ok_or_else(closed)?;
+        let reader = seat.reader.as_ref().ok_or_else(Error::closed)?;
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
         let result = body(&ReadTx::new(&reader.connection, &seat.last_sql));
@@ -443,10 +443,6 @@ impl Turn<'_> {
             seat.end_snapshot(watch);
         }
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
 }
 
 fn none_free(ordinary: usize, limit: Duration) -> Error {
