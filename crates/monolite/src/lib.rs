@@ -60,6 +60,7 @@ mod tx;
 mod untrusted;
 
 mod engine;
+mod lookout;
 mod watchdog;
 
 pub mod archive;
@@ -78,6 +79,7 @@ mod read;
 
 mod call;
 
+mod activity;
 mod clock;
 mod names;
 mod pacer;
@@ -88,6 +90,8 @@ mod threads;
 #[cfg(all(test, shuttle))]
 mod models;
 
+pub use activity::slow::SlowTransaction;
+pub use activity::{Activity, CallKind, Caller, TransactionActivity};
 pub use backup::Backup;
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
@@ -100,7 +104,7 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
-pub use stats::{SlowTransaction, Stats, Summary};
+pub use stats::{Stats, Summary};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};
@@ -158,6 +162,8 @@ mod guides {
     struct Backup;
     #[doc = include_str!("../../../docs/guides/migrations.md")]
     struct Migrations;
+    #[doc = include_str!("../../../docs/guides/looking.md")]
+    struct Looking;
     #[doc = include_str!("../../../docs/guides/maintenance.md")]
     struct Maintenance;
     #[cfg(feature = "serde")]

@@ -4,17 +4,14 @@
 //! Counters are atomics; histograms are behind one mutex each group, taken once per batch, sync or
 //! checkpoint, never per transaction or read.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::activity::slow::{SlowTransaction, SlowTransactions};
 use crate::archive::ArchiveStats;
-
-/// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
-const SLOW_KEPT: usize = 32;
 
 /// Largest value a histogram tells apart: an hour in nanoseconds.
 const LARGEST: u64 = 3_600_000_000_000;
@@ -157,31 +154,11 @@ statistics! {
     checkpoint_time_ns: Summary = Measured,
     /// Time that the end of a checkpoint stopped the writer, in nanoseconds.
     writer_pause_ns: Summary = Measured,
-    /// The latest transactions that took longer than [`Options::slow_transaction`].
+    /// The latest writes, reads and statements of interactive transactions that took longer than
+    /// [`Options::slow_transaction`].
     ///
     /// [`Options::slow_transaction`]: crate::Options::slow_transaction
     slow_transactions: Vec<SlowTransaction> = SlowTransactions,
-}
-
-/// A write transaction that took long.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// for slow in &db.stats().slow_transactions {
-///     eprintln!("{:?}: {}", slow.time, slow.last_sql);
-/// }
-/// # db.close()
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct SlowTransaction {
-    /// Time its closure took in the writer.
-    pub time: Duration,
-    /// The last statement it ran, cut to 512 bytes; empty when it ran none.
-    pub last_sql: String,
 }
 
 /// Percentiles of a measurement, to three significant digits; zero where nothing was measured.
@@ -297,26 +274,8 @@ impl Recorded<u64> for Count {
     }
 }
 
-/// The latest slow transactions.
-#[derive(Default)]
-pub(crate) struct SlowTransactions(Mutex<VecDeque<SlowTransaction>>);
-
-impl SlowTransactions {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<SlowTransaction>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn record(&self, time: Duration, last_sql: &str) {
-        let mut slow = self.lock();
-        if slow.len() == SLOW_KEPT {
-            slow.pop_front();
-        }
-        slow.push_back(SlowTransaction { time, last_sql: last_sql.to_owned() });
-    }
-}
-
 impl Recorded<Vec<SlowTransaction>> for SlowTransactions {
     fn show(&self) -> Vec<SlowTransaction> {
-        self.lock().iter().cloned().collect()
+        self.all()
     }
 }
