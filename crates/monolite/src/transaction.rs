@@ -14,6 +14,7 @@ mod open;
 mod pins;
 mod pool;
 mod refusals;
+mod registry;
 mod replay;
 mod savepoints;
 mod state;

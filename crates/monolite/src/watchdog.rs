@@ -17,12 +17,11 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::call::in_flight::InFlight;
-use crate::call::write_queue::WriteQueue;
+use crate::activity::Activity;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::lookout::Lookout;
 use crate::options::Options;
-use crate::read::holders::SnapshotHolders;
 use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
 
@@ -43,9 +42,7 @@ fn period(write_limit: Duration, read_limit: Duration) -> Duration {
 }
 
 pub(crate) struct Watchdog {
-    queue: Arc<WriteQueue>,
-    in_flight: Arc<InFlight>,
-    holders: Arc<SnapshotHolders>,
+    lookout: Arc<Lookout>,
     /// Those that run awaited reads and statements.
     threads: Vec<Arc<ReadThreads>>,
     clock: Arc<dyn Clock>,
@@ -58,17 +55,13 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn new(
-        queue: Arc<WriteQueue>,
-        in_flight: Arc<InFlight>,
-        holders: Arc<SnapshotHolders>,
+        lookout: Arc<Lookout>,
         threads: Vec<Arc<ReadThreads>>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Watchdog {
         Watchdog {
-            queue,
-            in_flight,
-            holders,
+            lookout,
             threads,
             clock: Arc::clone(&options.clock),
             recorder,
@@ -81,7 +74,8 @@ impl Watchdog {
 
     /// Runs until [`Watchdog::stop`].
     pub(crate) fn run(&self) {
-        let period = period(self.write_limit, self.read_limit);
+        let limit = self.lookout.limit().unwrap_or(Duration::MAX);
+        let period = period(self.write_limit.min(limit), self.read_limit);
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
             drop(stopped);
@@ -101,23 +95,26 @@ impl Watchdog {
 
     /// Whether a closure has overrun its time and not come back.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.in_flight.is_stuck() || self.is_read_overdue(self.clock.now())
+        self.lookout.in_flight.is_stuck() || self.is_read_overdue(self.clock.now())
     }
 
     fn look(&self) {
         let now = self.clock.now();
         self.look_at_writer(now);
         self.look_at_reads(now);
+        self.lookout.report();
     }
 
     /// Refuses who waits for a closure that does not return.
     fn look_at_writer(&self, now: Duration) {
-        let batch = self.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        let batch =
+            self.lookout.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        let holder = self.lookout.in_flight.activity(now).filter(|it| it.time > MIN_GRACE);
+        self.lookout.queue.note_holder(holder.map(|it| it.held()));
         // Those that came while it had not returned, and none that came behind it.
-        let Some((closure, queued)) = self.in_flight.while_stuck(|| self.queue.drain()) else {
-            return;
-        };
-        let error = stuck(now.saturating_sub(closure.since), closure.limit);
+        let stuck_since = self.lookout.in_flight.while_stuck(now, || self.lookout.queue.drain());
+        let Some((holder, limit, queued)) = stuck_since else { return };
+        let error = stuck(&holder, limit);
         let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
         let taken: Vec<_> = taken.into_iter().flatten().collect();
         // Who is answered finds itself counted.
@@ -133,23 +130,24 @@ impl Watchdog {
     /// they have.
     fn look_at_reads(&self, now: Duration) {
         let began_by = now.saturating_sub(self.read_limit);
-        self.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
+        self.lookout.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
         self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
-            self.holders.wake_waiters();
+            self.lookout.holders.wake_waiters();
         }
     }
 
     fn is_read_overdue(&self, now: Duration) -> bool {
-        self.holders.limited_watches().any(|watch| watch.is_overdue(now, self.read_limit))
+        self.lookout.holders.limited_watches().any(|watch| watch.is_overdue(now, self.read_limit))
     }
 }
 
-fn stuck(time: Duration, limit: Duration) -> Error {
+fn stuck(holder: &Activity, limit: Duration) -> Error {
     let message = format!(
-        "the closure of another write has run for {time:.1?} and has not returned (it may take \
-         {limit:.1?}, option write_time_limit): it sleeps, or waits for another write of the same \
-         database; this one was not run: try again later"
+        "the writer has been held {}: its closure has not returned (it may take {limit:.1?}, \
+         option write_time_limit): it sleeps, or waits for another write of the same database; \
+         this one was not run: try again later",
+        holder.held()
     );
     Error::new(ErrorKind::Overloaded, message)
 }

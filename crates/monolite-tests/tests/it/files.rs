@@ -55,6 +55,8 @@ fn every_option_out_of_its_range_is_refused_by_name() {
         ("read_time_limit", new().read_time_limit(century)),
         ("slow_transaction", new().slow_transaction(zero)),
         ("slow_transaction", new().slow_transaction(century)),
+        ("on_slow", new().on_slow(zero, |_| ())),
+        ("on_slow", new().on_slow(century, |_| ())),
         ("wal_limit_bytes", new().wal_limit_bytes((8 << 20) - 1)),
         ("wal_limit_bytes", new().wal_limit_bytes(u64::MAX)),
         ("InteractiveOptions::max_open", new().interactive(of_transactions().max_open(0))),

@@ -14,6 +14,7 @@ mod patience;
 
 // The promises.
 mod accidents;
+mod activity;
 mod awaited;
 mod backup;
 mod corners;
