@@ -317,7 +317,7 @@ impl<'t> Statements<'t> {
         if let Stage::Running(_) = self.stage.get() {
             return RunningStatement(None);
         }
-        let now = self.trace.clock.now();
+        let now = self.trace.clock.coarse();
         self.end_latest(now);
         let mut shown = self.trace.shown();
         if self.is_latest_slowest.take() {
@@ -347,7 +347,7 @@ impl<'t> Statements<'t> {
 
     /// The slowest one; one that was handed out ends with this.
     pub(crate) fn slowest(&self) -> Slowest {
-        self.end_latest(self.trace.clock.now());
+        self.end_latest(self.trace.clock.coarse());
         let Some(time) = self.slowest.get() else { return Slowest::default() };
         let shown = self.trace.shown();
         let text = if self.is_latest_slowest.get() { &shown.text } else { &shown.slowest };
@@ -373,7 +373,7 @@ impl RunningStatement<'_> {
 impl Drop for RunningStatement<'_> {
     fn drop(&mut self) {
         if let Some(statements) = self.0 {
-            statements.end_latest(statements.trace.clock.now());
+            statements.end_latest(statements.trace.clock.coarse());
         }
     }
 }

@@ -244,11 +244,11 @@ impl<E> Database<E> {
         self.with_writes(writes.awaiting_archive(waits).refusing(refusal))
     }
 
-    /// Another handle on the same database, whose work has this name: [`Database::running`],
-    /// [`Stats::slow_transactions`] and errors that tell what is in the way say it. They say also
-    /// which line of the program called; that alone is what an unnamed handle has.
+    /// Another handle on the same database, whose calls have this name. [`Database::running`],
+    /// [`Stats::slow_transactions`], [`Options::on_slow`] and errors show it, beside the line of the
+    /// program that made the call. Without a name they show that line alone.
     ///
-    /// Give one to each part of the program, or each request its own: it costs two allocations.
+    /// The name is a literal, because it goes with each call and must cost it nothing.
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {

@@ -259,8 +259,8 @@ impl Engine {
         let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
         let in_flight = Arc::new(InFlight::new(Arc::clone(&options.clock)));
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let lookout = base.lookout(&queue, &in_flight, holders, threads);
-        let watchdog = base.watchdog(&lookout, threads);
+        let lookout = base.lookout(&queue, &in_flight, &holders, threads);
+        let watchdog = base.watchdog(&queue, &in_flight, holders, threads, &lookout);
         let Base { database, progress, recorder, .. } = base;
         let parts = Parts {
             queue,

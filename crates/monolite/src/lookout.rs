@@ -17,9 +17,9 @@ use crate::read::holders::SnapshotHolders;
 use crate::read::threads::ReadThreads;
 
 pub(crate) struct Lookout {
-    pub(crate) queue: Arc<WriteQueue>,
-    pub(crate) in_flight: Arc<InFlight>,
-    pub(crate) holders: Arc<SnapshotHolders>,
+    queue: Arc<WriteQueue>,
+    in_flight: Arc<InFlight>,
+    holders: Arc<SnapshotHolders>,
     /// Those of reads, statements and streams.
     threads: [Arc<ReadThreads>; 3],
     clock: Arc<dyn Clock>,

@@ -18,10 +18,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::activity::Activity;
+use crate::call::in_flight::InFlight;
+use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::lookout::Lookout;
 use crate::options::Options;
+use crate::read::holders::SnapshotHolders;
 use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
 
@@ -42,9 +45,12 @@ fn period(write_limit: Duration, read_limit: Duration) -> Duration {
 }
 
 pub(crate) struct Watchdog {
-    lookout: Arc<Lookout>,
+    queue: Arc<WriteQueue>,
+    in_flight: Arc<InFlight>,
+    holders: Arc<SnapshotHolders>,
     /// Those that run awaited reads and statements.
     threads: Vec<Arc<ReadThreads>>,
+    lookout: Arc<Lookout>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
     write_limit: Duration,
@@ -55,14 +61,20 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn new(
-        lookout: Arc<Lookout>,
+        queue: Arc<WriteQueue>,
+        in_flight: Arc<InFlight>,
+        holders: Arc<SnapshotHolders>,
         threads: Vec<Arc<ReadThreads>>,
+        lookout: Arc<Lookout>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Watchdog {
         Watchdog {
-            lookout,
+            queue,
+            in_flight,
+            holders,
             threads,
+            lookout,
             clock: Arc::clone(&options.clock),
             recorder,
             write_limit: options.write_time_limit,
@@ -95,7 +107,7 @@ impl Watchdog {
 
     /// Whether a closure has overrun its time and not come back.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.lookout.in_flight.is_stuck() || self.is_read_overdue(self.clock.now())
+        self.in_flight.is_stuck() || self.is_read_overdue(self.clock.now())
     }
 
     fn look(&self) {
@@ -107,14 +119,13 @@ impl Watchdog {
 
     /// Refuses who waits for a closure that does not return.
     fn look_at_writer(&self, now: Duration) {
-        let batch =
-            self.lookout.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
-        let holder = self.lookout.in_flight.activity(now).filter(|it| it.time > MIN_GRACE);
-        self.lookout.queue.note_holder(holder.map(|it| it.held()));
+        let batch = self.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        let holder = self.in_flight.activity(now).filter(|it| it.time > MIN_GRACE);
+        self.queue.note_holder(holder.map(|it| it.held()));
         // Those that came while it had not returned, and none that came behind it.
-        let stuck_since = self.lookout.in_flight.while_stuck(now, || self.lookout.queue.drain());
-        let Some((holder, limit, queued)) = stuck_since else { return };
-        let error = stuck(&holder, limit);
+        let stuck = self.in_flight.while_stuck(now, || self.queue.drain());
+        let Some((holder, limit, queued)) = stuck else { return };
+        let error = held_up(&holder, limit);
         let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
         let taken: Vec<_> = taken.into_iter().flatten().collect();
         // Who is answered finds itself counted.
@@ -130,19 +141,19 @@ impl Watchdog {
     /// they have.
     fn look_at_reads(&self, now: Duration) {
         let began_by = now.saturating_sub(self.read_limit);
-        self.lookout.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
+        self.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
         self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
-            self.lookout.holders.wake_waiters();
+            self.holders.wake_waiters();
         }
     }
 
     fn is_read_overdue(&self, now: Duration) -> bool {
-        self.lookout.holders.limited_watches().any(|watch| watch.is_overdue(now, self.read_limit))
+        self.holders.limited_watches().any(|watch| watch.is_overdue(now, self.read_limit))
     }
 }
 
-fn stuck(holder: &Activity, limit: Duration) -> Error {
+fn held_up(holder: &Activity, limit: Duration) -> Error {
     let message = format!(
         "the writer has been held {}: its closure has not returned (it may take {limit:.1?}, \
          option write_time_limit): it sleeps, or waits for another write of the same database; \

@@ -130,10 +130,16 @@ impl InFlight {
 
     /// What the closure does that runs, if one does, and how many others wait in its batch.
     pub(crate) fn activity(&self, now: Duration) -> Option<Activity> {
-        let desk = self.left_desk()?;
-        let closure = desk.closure?;
-        let waiting = (desk.batch.inbox.len() + desk.batch.done.len()) as u64;
-        Some(Activity { waiting, ..self.activity_of(&closure, now) })
+        let look = || {
+            let desk = self.left_desk()?;
+            let waiting = (desk.batch.inbox.len() + desk.batch.done.len()) as u64;
+            desk.closure.map(|closure| (closure, waiting))
+        };
+        let (closure, waiting) = look()?;
+        // Without the lock, for which the writer would wait: another one may run by now.
+        let activity = self.activity_of(&closure, now);
+        let (same, _) = look()?;
+        (same.since == closure.since).then_some(Activity { waiting, ..activity })
     }
 
     /// Whether the batch was taken from a closure which has not returned.

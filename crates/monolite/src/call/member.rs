@@ -17,7 +17,7 @@ use crate::activity::Caller;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
-use crate::clock::Stopwatch;
+use crate::clock::Tick;
 use crate::error::{Error, ErrorKind};
 use crate::tx::Tx;
 
@@ -65,9 +65,9 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Those of what keeps the database in order, as a migration: of the name of the handle, or of
-    /// this one. It does not wait for the
-    /// archive: what is acknowledged behind it and is archived has it, too.
+    /// Those of work that keeps the database in order, such as a migration; `name` is for a handle
+    /// without one. It does not wait for the archive: what is acknowledged behind it and is
+    /// archived has it, too.
     pub(crate) fn of_upkeep(self, name: &'static str) -> Terms {
         let caller = Caller { name: self.caller.name.or(Some(name)), ..self.caller };
         Terms { archive_wait: None, caller, ..self }
@@ -90,7 +90,7 @@ pub(crate) trait Member: Send {
     /// Those of its submission.
     fn terms(&self) -> &Terms;
     /// When it was submitted.
-    fn submitted(&self) -> Stopwatch;
+    fn submitted(&self) -> Tick;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);
     /// Runs the closure and keeps its outcome; catches its panic.
@@ -143,7 +143,7 @@ pub(crate) struct Submission<B, T, E> {
     time_limit: Option<Duration>,
     alone: Option<Alone>,
     terms: Terms,
-    submitted: Stopwatch,
+    submitted: Tick,
     caller: Arc<Completion<T, E>>,
 }
 
@@ -156,7 +156,7 @@ impl<B, T, E> Submission<B, T, E> {
             time_limit: None,
             alone: None,
             terms,
-            submitted: Stopwatch::start(),
+            submitted: Tick::now(),
             caller,
         }
     }
@@ -202,7 +202,7 @@ where
         &self.terms
     }
 
-    fn submitted(&self) -> Stopwatch {
+    fn submitted(&self) -> Tick {
         self.submitted
     }
 
@@ -210,7 +210,8 @@ where
         // Loads that nothing waits for, of all the cache lines that the fields may lie in.
         let is_limited = self.time_limit.is_some();
         let waits = self.terms.archive_wait.is_some();
-        black_box((self.answered, self.outcome.is_none(), is_limited, waits));
+        let place = self.terms.caller.place;
+        black_box((self.answered, self.outcome.is_none(), is_limited, waits, place));
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {

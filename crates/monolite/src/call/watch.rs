@@ -98,10 +98,13 @@ impl Watch {
     /// The call that uses the snapshot now, which lacks some of the batches up to `latest` if it
     /// keeps the WAL.
     pub(crate) fn activity(&self, latest: BatchNumber, now: Duration) -> Option<Activity> {
-        let began = UseState::unpack(self.state.load(Ordering::Acquire))?.began;
-        let (caller, began) = (self.trace.caller(), Duration::from_nanos(began));
+        let began = || Some(UseState::unpack(self.state.load(Ordering::Acquire))?.began);
+        let before = began()?;
         let keeps_wal = self.outdated_for(latest, now).is_some();
-        Some(Activity { keeps_wal, ..Activity::new(caller, began, &self.trace, now) })
+        let caller = self.trace.caller();
+        let call = Activity::new(caller, Duration::from_nanos(before), &self.trace, now);
+        // What was seen may be of the next use.
+        (began()? == before).then_some(Activity { keeps_wal, ..call })
     }
 
     /// A snapshot was taken `now` that contains the batches up to `committed`.

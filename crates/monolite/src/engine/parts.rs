@@ -146,21 +146,28 @@ impl<'o> Base<'o> {
         &self,
         queue: &Arc<WriteQueue>,
         in_flight: &Arc<InFlight>,
-        holders: Arc<SnapshotHolders>,
+        holders: &Arc<SnapshotHolders>,
         threads: [&Arc<ReadThreads>; 3],
     ) -> Arc<Lookout> {
         let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
+        let holders = Arc::clone(holders);
         let threads = threads.map(Arc::clone);
         Arc::new(Lookout::new(queue, in_flight, holders, threads, self.options))
     }
 
     pub(super) fn watchdog(
         &self,
-        lookout: &Arc<Lookout>,
+        queue: &Arc<WriteQueue>,
+        in_flight: &Arc<InFlight>,
+        holders: Arc<SnapshotHolders>,
         threads: [&Arc<ReadThreads>; 3],
+        lookout: &Arc<Lookout>,
     ) -> Arc<Watchdog> {
+        let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
         let threads = threads.into_iter().cloned().collect();
-        Arc::new(Watchdog::new(Arc::clone(lookout), threads, self.options, self.recorder()))
+        let (lookout, recorder) = (Arc::clone(lookout), self.recorder());
+        let options = self.options;
+        Arc::new(Watchdog::new(queue, in_flight, holders, threads, lookout, options, recorder))
     }
 
     /// What reads go through, and what streams do, whose connections are opened when they are used.

@@ -168,8 +168,8 @@ impl Readers {
         }
     }
 
-    /// Runs `body` of `caller` in a read transaction on this thread, for no longer than `own_limit`,
-    /// if there is one, and the option.
+    /// Runs `body` of `caller` in a read transaction on this thread, for no longer than the option
+    /// and `own_limit`, if there is one.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
         caller: Caller,
@@ -420,10 +420,12 @@ impl Turn<'_> {
         let tx = ReadTx::new(&reader.connection, watch.trace());
         let result = body(&tx);
         reader.deadline.clear();
-        let time = readers.clock.now() - now;
+        let time = || readers.clock.now().saturating_sub(now);
         let slowest = || tx.slowest();
         // A stream takes as long as its consumer.
-        if caller.kind == CallKind::Read {
+        let is_slow = readers.clock.coarse().saturating_sub(now) > readers.slow.above;
+        if is_slow && caller.kind == CallKind::Read {
+            let time = time();
             let queued = |it: Attached| it.queued().elapsed().saturating_sub(time);
             readers.slow.note(caller, time, || attached.map_or(waited, queued), slowest);
         }
@@ -432,6 +434,7 @@ impl Turn<'_> {
         let interruption = reader.connection.interruption();
         let has_panicked = reader.connection.panics().take();
         if interruption.is_revoked() {
+            let time = time();
             let is_late = time > limit;
             let error = if is_late { late(limit, whose, &slowest()) } else { revoked(time) };
             return Err(error.into());

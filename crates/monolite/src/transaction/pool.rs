@@ -237,9 +237,9 @@ impl Pool {
         watch.is_overdue(now, self.time_limit)
     }
 
-    /// A connection for the next statement of a transaction of `caller`: the one that was parked if it is still
-    /// there, else one with another snapshot. Waits while every connection runs a statement, for
-    /// `limit` at most.
+    /// A connection for the next statement of a transaction of `caller`: the one that was parked if
+    /// it is still there, else one with another snapshot. Waits while every connection runs a
+    /// statement, for `limit` at most.
     ///
     /// # Errors
     /// `Closed`; `Timeout` when none became free; those of opening a connection and of beginning.

@@ -467,7 +467,8 @@ impl Writer {
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
         self.runs.add(entry.member.terms().principal, time);
-        let slowest = if time > self.slow.min(limit) { tx.slowest() } else { Slowest::default() };
+        let slowest =
+            if time > self.slow || time >= limit { tx.slowest() } else { Slowest::default() };
         if time > self.slow {
             let wait = entry.member.submitted().elapsed().saturating_sub(time);
             let slow = SlowTransaction::ended(caller, wait, time, slowest.clone());
