@@ -11,18 +11,20 @@
 //!   one before it has left behind in memory is made good first ([`ReadTx::settle`]).
 
 mod read;
+mod run;
 mod savepoint;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, GivenRowids, Traits, UserSavepoint, rusqlite};
+use monolite_sqlite::{Connection, GivenRowids, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::Bind;
 pub use read::ReadTx;
+pub use run::{Column, Description, Ran};
 
 /// Longest piece of a statement that is remembered for the list of slow transactions.
 const REMEMBERED_SQL: usize = 512;
@@ -116,23 +118,6 @@ impl<'c> Tx<'c> {
     /// changes.
     pub(crate) fn has_changed_since(&self, total: u64) -> bool {
         self.total_changes() != total || !self.connection.unsettled().is_empty()
-    }
-
-    /// How many rows `run` has changed, which runs one statement.
-    pub(crate) fn count_changes(
-        &self,
-        traits: Traits,
-        run: impl FnOnce() -> Result<usize>,
-    ) -> Result<usize> {
-        if traits.has(Traits::CHANGES_ROWS) {
-            return run();
-        }
-        let total = self.total_changes();
-        let changed = run()?;
-        // One that changes no rows leaves the number of the statement before.
-        let has_none =
-            traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || self.total_changes() == total;
-        Ok(if has_none { 0 } else { changed })
     }
 
     /// Runs several statements separated by semicolons, without parameters.

@@ -14,6 +14,7 @@ mod patience;
 
 // The promises.
 mod accidents;
+mod any_sql;
 mod awaited;
 mod backup;
 mod corners;
