@@ -53,7 +53,9 @@ use super::refusals::{
 use super::registry::Registry;
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, InteractiveState, Place, Snapshot};
-use super::steps::{Action, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform};
+use super::steps::{
+    Action, Answer, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform,
+};
 use crate::activity::{CallKind, Caller, TransactionActivity};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
@@ -375,9 +377,9 @@ impl OpenTransaction {
         Ok(())
     }
 
-    /// Runs one statement and shows its rows to `reader`; gives the number of changed rows, or the
-    /// rowid, and the reader back.
-    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(i64, R)>
+    /// Runs one statement and shows its rows to `reader`; gives what it answers beside them, and the
+    /// reader back.
+    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(Answer, R)>
     where
         R: RowReader + Send + 'static,
     {
@@ -401,18 +403,18 @@ impl OpenTransaction {
             }
         };
         let Some(step) = done.step else {
-            let error = done.number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
+            let error = done.answer.err().unwrap_or_else(|| Error::aborted("nothing was done"));
             self.end(&mut state, &error);
             return Err(error);
         };
         self.visit.note_answer(|| step.fingerprint(), step.digest());
         state.given = step.rowids();
         state.steps.push(step);
-        let number = done.number?;
+        let answer = done.answer?;
         if let Some((what, depth, name)) = savepoint {
             state.savepoints.note(what, depth, &name);
         }
-        Ok((number, reader))
+        Ok((answer, reader))
     }
 
     fn dispatch<R>(
@@ -470,7 +472,10 @@ impl OpenTransaction {
         let steps = &state.steps;
         let perform = |tx: &Tx<'_>| {
             let only_reads = match request.action {
-                Action::Change | Action::Query => connection.only_reads(&request.text),
+                Action::Change | Action::Query | Action::Run => {
+                    connection.only_reads(&request.text)
+                }
+                Action::Describe => Some(true),
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
