@@ -298,11 +298,14 @@ impl Checkpoints {
     }
 
     fn no_room(&self) -> Error {
+        let keepers = self.holders.running().into_iter().filter(|call| call.keeps_wal);
+        let keeper = keepers.max_by_key(|call| call.time);
         let message = format!(
-            "the WAL holds {} of at most {} bytes and a reader keeps it from restarting; end \
+            "the WAL holds {} of at most {} bytes and a reader keeps it from restarting{}; end \
              long reads, or raise the option wal_limit_bytes",
             self.wal_bytes(),
-            self.limit
+            self.limit,
+            keeper.map_or_else(String::new, |it| format!(", {}", it.held()))
         );
         Error::new(ErrorKind::Overloaded, message)
     }

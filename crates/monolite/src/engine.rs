@@ -47,6 +47,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::jobs::{Job, Jobs};
+use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Durability, Options};
 use crate::progress::Progress;
@@ -106,6 +107,7 @@ struct Parts {
     transactions: Arc<Transactions>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
+    lookout: Arc<Lookout>,
     watchdog: Arc<Watchdog>,
     jobs: Arc<Jobs>,
     untrusted: Arc<UntrustedRoom>,
@@ -255,9 +257,10 @@ impl Engine {
         let writer = base.writer(opened.writer, opened.writer_deadline, &opened.wal);
         let told = observers(&transactions, archived);
         let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(Arc::clone(&options.clock)));
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let watchdog = base.watchdog(&queue, &in_flight, holders, threads);
+        let lookout = base.lookout(&queue, &in_flight, &holders, threads);
+        let watchdog = base.watchdog(&queue, &in_flight, holders, threads, &lookout);
         let Base { database, progress, recorder, .. } = base;
         let parts = Parts {
             queue,
@@ -266,6 +269,7 @@ impl Engine {
             transactions,
             checkpoints,
             progress,
+            lookout,
             watchdog,
             jobs: Arc::new(Jobs::new(database)),
             untrusted,
@@ -324,6 +328,10 @@ impl Engine {
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
         &self.parts.transactions
+    }
+
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.parts.lookout
     }
 
     pub(crate) fn jobs(&self) -> &Jobs {

@@ -7,11 +7,9 @@
 //! Counters and histograms are atomics; histograms change once per batch, sync or checkpoint, never
 //! per transaction or read.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use crate::activity::slow::{SlowTransaction, SlowTransactions};
 use crate::archive::ArchiveStats;
 
 pub use self::histogram::Histogram;
@@ -21,9 +19,6 @@ use self::histogram::{Numbers, Times};
 
 mod figure;
 mod histogram;
-
-/// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
-const SLOW_KEPT: usize = 32;
 
 /// Makes of each line `name: shown type = recorded type` a field of [`Stats`], the field of
 /// [`Recorder`] behind it, the step from one to the other, and its figures.
@@ -101,8 +96,10 @@ statistics! {
         /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back. Each is synced, as
         /// its answers may show earlier commits.
         commits: u64 = Count,
-        /// The latest write transactions that took longer than `slow_transaction`, with their last
-        /// statement.
+        /// The latest 32 writes, reads and statements of interactive transactions that took longer
+        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the slowest
+        /// statement, without its parameters. Much more `time` than `statement_time`: the closure's
+        /// own code is slow.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
     }
     "Interactive transactions" {
@@ -202,27 +199,6 @@ statistics! {
     }
 }
 
-/// A write transaction that took long.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// for slow in &db.stats().slow_transactions {
-///     eprintln!("{:?}: {}", slow.time, slow.last_sql);
-/// }
-/// # db.close()
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct SlowTransaction {
-    /// Time its closure took in the writer.
-    pub time: Duration,
-    /// The last statement it ran, cut to 512 bytes; empty when it ran none.
-    pub last_sql: String,
-}
-
 /// Statistics of databases as Prometheus reads them, each with a name, which its samples have as
 /// the label `database`.
 ///
@@ -304,27 +280,9 @@ impl Recorded<u64> for Count {
     }
 }
 
-/// The latest slow transactions.
-#[derive(Default)]
-pub(crate) struct SlowTransactions(Mutex<VecDeque<SlowTransaction>>);
-
-impl SlowTransactions {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<SlowTransaction>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn record(&self, time: Duration, last_sql: &str) {
-        let mut slow = self.lock();
-        if slow.len() == SLOW_KEPT {
-            slow.pop_front();
-        }
-        slow.push_back(SlowTransaction { time, last_sql: last_sql.to_owned() });
-    }
-}
-
 impl Recorded<Vec<SlowTransaction>> for SlowTransactions {
     fn show(&self) -> Vec<SlowTransaction> {
-        self.lock().iter().cloned().collect()
+        self.all()
     }
 }
 

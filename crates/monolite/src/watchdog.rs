@@ -17,10 +17,12 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::activity::Activity;
 use crate::call::in_flight::InFlight;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::lookout::Lookout;
 use crate::options::Options;
 use crate::read::holders::SnapshotHolders;
 use crate::read::threads::ReadThreads;
@@ -48,6 +50,7 @@ pub(crate) struct Watchdog {
     holders: Arc<SnapshotHolders>,
     /// Those that run awaited reads and statements.
     threads: Vec<Arc<ReadThreads>>,
+    lookout: Arc<Lookout>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
     write_limit: Duration,
@@ -62,6 +65,7 @@ impl Watchdog {
         in_flight: Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
         threads: Vec<Arc<ReadThreads>>,
+        lookout: Arc<Lookout>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Watchdog {
@@ -70,6 +74,7 @@ impl Watchdog {
             in_flight,
             holders,
             threads,
+            lookout,
             clock: Arc::clone(&options.clock),
             recorder,
             write_limit: options.write_time_limit,
@@ -81,7 +86,8 @@ impl Watchdog {
 
     /// Runs until [`Watchdog::stop`].
     pub(crate) fn run(&self) {
-        let period = period(self.write_limit, self.read_limit);
+        let limit = self.lookout.limit().unwrap_or(Duration::MAX);
+        let period = period(self.write_limit.min(limit), self.read_limit);
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
             drop(stopped);
@@ -108,16 +114,18 @@ impl Watchdog {
         let now = self.clock.now();
         self.look_at_writer(now);
         self.look_at_reads(now);
+        self.lookout.report();
     }
 
     /// Refuses who waits for a closure that does not return.
     fn look_at_writer(&self, now: Duration) {
         let batch = self.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        let holder = self.in_flight.activity(now).filter(|it| it.time > MIN_GRACE);
+        self.queue.note_holder(holder.map(|it| it.held()));
         // Those that came while it had not returned, and none that came behind it.
-        let Some((closure, queued)) = self.in_flight.while_stuck(|| self.queue.drain()) else {
-            return;
-        };
-        let error = stuck(now.saturating_sub(closure.since), closure.limit);
+        let stuck = self.in_flight.while_stuck(now, || self.queue.drain());
+        let Some((holder, limit, queued)) = stuck else { return };
+        let error = held_up(&holder, limit);
         let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
         let taken: Vec<_> = taken.into_iter().flatten().collect();
         // Who is answered finds itself counted.
@@ -145,11 +153,12 @@ impl Watchdog {
     }
 }
 
-fn stuck(time: Duration, limit: Duration) -> Error {
+fn held_up(holder: &Activity, limit: Duration) -> Error {
     let message = format!(
-        "the closure of another write has run for {time:.1?} and has not returned (it may take \
-         {limit:.1?}, option write_time_limit): it sleeps, or waits for another write of the same \
-         database; this one was not run: try again later"
+        "the writer has been held {}: its closure has not returned (it may take {limit:.1?}, \
+         option write_time_limit): it sleeps, or waits for another write of the same database; \
+         this one was not run: try again later",
+        holder.held()
     );
     Error::new(ErrorKind::Overloaded, message)
 }

@@ -14,6 +14,8 @@ mod patience;
 
 // The promises.
 mod accidents;
+mod activity;
+mod any_sql;
 mod awaited;
 mod backup;
 mod corners;

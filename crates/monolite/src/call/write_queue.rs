@@ -6,10 +6,13 @@ mod models;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
 use crate::call::member::{Member, Terms};
 use crate::call::queue::{Entered, Queue, Rejected};
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::atomic::{AtomicBool, Ordering};
+use crate::primitives::sync::{Mutex, PoisonError};
 use crate::progress::Progress;
 
 /// The queue of the writer, as it is used under some terms.
@@ -23,6 +26,15 @@ pub(crate) struct WriteQueue {
     refusal: Option<Arc<Error>>,
     /// The message of a refusal, made once: overload is no time to format text.
     full: Arc<str>,
+    holder: Arc<Holder>,
+}
+
+/// The call that has had the writer for long, if one has.
+#[derive(Default)]
+struct Holder {
+    is_there: AtomicBool,
+    /// For how long, and by whom, it is held.
+    held: Mutex<String>,
 }
 
 impl std::ops::Deref for WriteQueue {
@@ -51,6 +63,7 @@ impl WriteQueue {
             progress,
             refusal: None,
             full: full.into(),
+            holder: Arc::default(),
         }
     }
 
@@ -58,6 +71,12 @@ impl WriteQueue {
     pub(crate) fn of(&self, principal: u64) -> WriteQueue {
         let terms = Terms { principal: Some(principal), ..self.terms };
         WriteQueue { terms, ..self.clone() }
+    }
+
+    /// The same queue as work of this name uses it.
+    pub(crate) fn named(&self, name: &'static str) -> WriteQueue {
+        let caller = Caller { name: Some(name), ..self.terms.caller };
+        WriteQueue { terms: self.terms.of(caller), ..self.clone() }
     }
 
     /// The same queue for those who wait so long for the archive, or who do not.
@@ -107,7 +126,7 @@ impl WriteQueue {
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
-                Err(self.progress.check_poison().err().unwrap_or_else(closed))
+                Err(self.progress.check_poison().err().unwrap_or_else(Error::closed))
             }
             Err(Rejected::Full(_)) if !self.is_full() => Err(no_share_left()),
             Err(Rejected::Full(_)) => Err(self.overloaded()),
@@ -127,12 +146,25 @@ impl WriteQueue {
 
     /// Answers a member that came too late: the database is poisoned or closed.
     pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
-        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
+        member.overrule(self.progress.check_poison().err().unwrap_or_else(Error::closed));
         member.answer();
     }
 
     fn overloaded(&self) -> Error {
-        Error::new(ErrorKind::Overloaded, &*self.full)
+        if !self.holder.is_there.load(Ordering::Relaxed) {
+            return Error::new(ErrorKind::Overloaded, &*self.full);
+        }
+        let held = self.holder.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = format!("the writer has been held {held}, and {}", self.full);
+        Error::new(ErrorKind::Overloaded, message)
+    }
+
+    /// Notes for how long the writer has been held and by whom, or that it is free, for refusals.
+    pub(crate) fn note_holder(&self, held: Option<String>) {
+        self.holder.is_there.store(held.is_some(), Ordering::Relaxed);
+        if let Some(held) = held {
+            *self.holder.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        }
     }
 }
 
@@ -140,8 +172,4 @@ fn no_share_left() -> Error {
     let message = "as many transactions of this principal wait as there are places left in the \
                    write queue; try again later, or let write() wait for room";
     Error::new(ErrorKind::Overloaded, message)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }

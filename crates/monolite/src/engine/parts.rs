@@ -7,6 +7,7 @@ use monolite_sqlite::Connection;
 use monolite_sqlite::vfs::WalControl;
 
 use super::primary::ArchiveSide;
+use crate::activity::slow::SlowLog;
 use crate::backup;
 use crate::backup::pins::BackupPins;
 use crate::call::between::BetweenBatches;
@@ -17,6 +18,7 @@ use crate::checkpoint::Checkpoints;
 use crate::clock::{Clock, Deadline};
 use crate::files::open::Opened;
 use crate::files::wal::WalFile;
+use crate::lookout::Lookout;
 use crate::options::{Durability, Options, Sharing};
 use crate::progress::{Observers, Progress};
 use crate::read::handle::ReadSide;
@@ -60,6 +62,11 @@ impl<'o> Base<'o> {
 
     fn recorder(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder)
+    }
+
+    fn slow_log(&self) -> SlowLog {
+        let log = self.recorder.slow_transactions.clone();
+        SlowLog { above: self.options.slow_transaction, log }
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -135,17 +142,32 @@ impl<'o> Base<'o> {
         Arc::new(Checkpoints::new(wal, holders, archiving, self.options, self.recorder()))
     }
 
+    pub(super) fn lookout(
+        &self,
+        queue: &Arc<WriteQueue>,
+        in_flight: &Arc<InFlight>,
+        holders: &Arc<SnapshotHolders>,
+        threads: [&Arc<ReadThreads>; 3],
+    ) -> Arc<Lookout> {
+        let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
+        let holders = Arc::clone(holders);
+        let threads = threads.map(Arc::clone);
+        Arc::new(Lookout::new(queue, in_flight, holders, threads, self.options))
+    }
+
     pub(super) fn watchdog(
         &self,
         queue: &Arc<WriteQueue>,
         in_flight: &Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
         threads: [&Arc<ReadThreads>; 3],
+        lookout: &Arc<Lookout>,
     ) -> Arc<Watchdog> {
         let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
         let threads = threads.into_iter().cloned().collect();
-        let recorder = self.recorder();
-        Arc::new(Watchdog::new(queue, in_flight, holders, threads, self.options, recorder))
+        let (lookout, recorder) = (Arc::clone(lookout), self.recorder());
+        let options = self.options;
+        Arc::new(Watchdog::new(queue, in_flight, holders, threads, lookout, options, recorder))
     }
 
     /// What reads go through, and what streams do, whose connections are opened when they are used.
@@ -160,7 +182,15 @@ impl<'o> Base<'o> {
             let (open, progress) = (Arc::clone(open), self.progress());
             let threads = self.threads_for(work, readers.len());
             let Base { database, options, .. } = *self;
-            let readers = Readers::new(readers, open, database, keep_snapshots, options, progress);
+            let readers = Readers::new(
+                readers,
+                open,
+                database,
+                keep_snapshots,
+                options,
+                progress,
+                self.slow_log(),
+            );
             let (readers, progress) = (Arc::new(readers), self.progress());
             let archived = archive.map(ArchiveSide::wait);
             Arc::new(ReadSide { database, readers, progress, archived, threads })
@@ -171,7 +201,7 @@ impl<'o> Base<'o> {
     }
 
     pub(super) fn pool(&self, opener: PoolOpener, wal: &Arc<WalControl>) -> Arc<Pool> {
-        Arc::new(Pool::new(opener, self.options, self.progress(), Arc::clone(wal)))
+        Arc::new(Pool::new(opener, self.options, self.progress(), Arc::clone(wal), self.slow_log()))
     }
 
     pub(super) fn untrusted(&self, open: OpenReader) -> Arc<UntrustedRoom> {
@@ -218,6 +248,7 @@ impl<'o> Base<'o> {
             recorder: self.recorder(),
             contention: Contention::new(database, options, self.recorder()),
             open: Arc::default(),
+            all: Arc::default(),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::blocked::runs_here;
 use crate::call::completion::Completion;
 use crate::call::inside::{DatabaseId, Place};
@@ -34,6 +35,7 @@ struct Terms {
     answer: Answer,
     /// Where it is less than the option.
     time_limit: Option<Duration>,
+    caller: Caller,
 }
 
 /// What is delivered when everything that is committed is archived, or with the reason why it is
@@ -105,11 +107,13 @@ where
 {
     pub(crate) fn new(
         side: &'d Arc<ReadSide>,
+        caller: Caller,
         time_limit: Option<Duration>,
         answer: Answer,
         body: F,
     ) -> Read<'d, F, T, E> {
-        Read { side, terms: Terms { answer, time_limit }, work: Work::new(body), ran: None }
+        let terms = Terms { answer, time_limit, caller };
+        Read { side, terms, work: Work::new(body), ran: None }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -136,7 +140,7 @@ where
     F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
-    let Terms { answer, time_limit } = terms;
+    let Terms { answer, time_limit, caller } = terms;
     if answer != Answer::AtOnce && side.database.is_inside(Place::Write) {
         let message = "a write closure waited for a durable read, which would wait for the \
                        closure's own batch; use the closure's transaction, or read()";
@@ -148,7 +152,7 @@ where
         }
         (_, archived) => archived,
     };
-    let result = side.readers.run(time_limit, body);
+    let result = side.readers.run(caller, time_limit, body);
     let archived = match (answer, archived) {
         (Answer::AtOnce, _) => None,
         (Answer::OnceArchived(limit), Some(wait)) => Some(wait(limit)),

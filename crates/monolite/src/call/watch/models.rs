@@ -7,6 +7,7 @@ use monolite_sqlite::Connection;
 use shuttle::thread;
 
 use super::Watch;
+use crate::clock::hand::HandClock;
 use crate::files::open::Opened;
 use crate::models::{SCHEDULES, check, database};
 use crate::progress::{BatchNumber, Progress};
@@ -53,7 +54,7 @@ fn end_uses(
     end: impl Fn(&Watch) -> bool + Copy + Send + 'static,
 ) -> (usize, Vec<u64>) {
     let revoker = database.lock().unwrap().readers[0].connection.revoker();
-    let watch = Arc::new(Watch::new(revoker));
+    let watch = Arc::new(Watch::new(revoker, Arc::<HandClock>::default()));
     let (used, database) = (Arc::clone(&watch), Arc::clone(database));
     let user = thread::spawn(move || {
         use_snapshot(&used, &mut database.lock().unwrap().readers[0].connection)

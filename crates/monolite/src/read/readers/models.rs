@@ -7,6 +7,8 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::Readers;
+use crate::activity::Caller;
+use crate::activity::slow::SlowLog;
 use crate::call::inside::DatabaseId;
 use crate::error::{ErrorKind, Result};
 use crate::files::open::Opened;
@@ -32,14 +34,14 @@ impl Bench {
         let readers = (0..connections).map(|_| Some(open().unwrap())).collect();
         let options = Options::new().read_time_limit(HOUR);
         let (id, progress) = (DatabaseId::new(), Arc::clone(progress));
-        let readers = Readers::new(readers, open, id, true, &options, progress);
+        let readers = Readers::new(readers, open, id, true, &options, progress, SlowLog::default());
         Arc::new(Bench { readers, seen: AtomicU64::new(0) })
     }
 
     /// Reads the number: no less than what somebody may have seen before.
     fn read(&self) -> Result<()> {
         let seen = self.seen.load(Ordering::Relaxed);
-        let number: i64 = self.readers.run(None, |tx| {
+        let number: i64 = self.readers.run(Caller::default(), None, |tx| {
             thread::yield_now();
             tx.query_row("SELECT v FROM t", [], |row| row.get(0))
         })?;
