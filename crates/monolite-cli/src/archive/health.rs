@@ -92,8 +92,8 @@ fn beside(
     lineage: Lineage,
 ) -> Result<Health> {
     let start = Instant::now();
-    let first = newest(catalog)?.txids.max();
     let mut slot = newest(catalog)?;
+    let first = slot.txids.max();
     // The slot behind the first one may have been made before this began.
     while slot.txids.max().get() <= first.get() + 1 {
         let header = slot.header(archive, &archive.layout)?;

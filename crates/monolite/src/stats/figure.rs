@@ -43,7 +43,7 @@ pub(super) struct Figure {
 pub(super) enum Value {
     Counter(Option<f64>),
     Gauge(Option<f64>),
-    Histogram(Histogram),
+    Histogram(Box<Histogram>),
     /// For people only.
     Text,
 }
@@ -90,7 +90,7 @@ impl Shown for bool {
 
 impl Shown for Histogram {
     fn figures(&self, row: Row) -> Vec<Figure> {
-        row.figure(Value::Histogram(self.clone()))
+        row.figure(Value::Histogram(Box::new(self.clone())))
     }
 }
 
