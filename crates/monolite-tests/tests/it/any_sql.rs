@@ -172,9 +172,9 @@ fn a_statement_is_described_on_every_path_and_does_not_run() {
     for case in cases {
         let sql = case.0;
         check(db.read(|tx| tx.describe(sql)).wait().unwrap(), case);
-        let read = db.read(|tx| tx.run(sql, Parameters::Positional(vec![]), 0, count)).wait();
-        let is_refused = read.is_err_and(|error| !error.to_string().contains("parameter"));
-        assert_eq!(is_refused, !case.4 && case.1.is_empty(), "{sql}");
+        if case.1.is_empty() && case.4 {
+            db.read(|tx| tx.run(sql, (), 0, count)).wait().unwrap();
+        }
         check(db.write(move |tx| tx.describe(sql)).wait().unwrap(), case);
         check(tx.describe(sql).wait().unwrap(), case);
     }
