@@ -75,7 +75,10 @@ fn check(ran: &Ran<u64>, (sql, rows, changes, rowid, expected): &Case) {
 fn all_that_a_statement_did_is_told_on_every_path() {
     let db = database();
     db.write(|tx| {
-        CASES.iter().try_for_each(|case| Ok(check(&tx.run(case.0, (), 0, count)?, case)))
+        CASES.iter().try_for_each(|case| {
+            check(&tx.run(case.0, (), 0, count)?, case);
+            Ok(())
+        })
     })
     .wait()
     .unwrap();
@@ -138,10 +141,19 @@ fn whatever_was_told_of_a_statement_is_compared_at_commit() {
     assert_eq!(commit_behind(ignores, other), None);
 }
 
+/// A statement, its parameters and columns, whether it explains, and whether it only reads.
+type Described = (
+    &'static str,
+    &'static [Option<&'static str>],
+    &'static [(&'static str, &'static str)],
+    bool,
+    bool,
+);
+
 #[test]
 fn a_statement_is_described_on_every_path_and_does_not_run() {
     let db = database();
-    let cases: [(&str, &[Option<&str>], &[(&str, &str)], bool, bool); 6] = [
+    let cases: [Described; 6] = [
         (
             "SELECT name FROM hidden WHERE name > ?2 OR :n",
             &[None, Some("?2"), Some(":n")],

@@ -74,11 +74,13 @@ impl Description {
 }
 
 fn columns(statement: &Statement<'_>) -> Vec<Column> {
-    let column = |column: rusqlite::Column<'_>| Column {
-        name: column.name().to_owned(),
-        declared_type: column.decl_type().map(str::to_owned),
-    };
-    statement.columns().into_iter().map(column).collect()
+    let mut columns = Vec::with_capacity(statement.column_count());
+    // Some versions of `rusqlite` give a vector, and some an iterator.
+    for column in statement.columns() {
+        let declared_type = column.decl_type().map(str::to_owned);
+        columns.push(Column { name: column.name().to_owned(), declared_type });
+    }
+    columns
 }
 
 impl ReadTx<'_> {
