@@ -173,8 +173,7 @@ fn a_statement_is_described_on_every_path_and_does_not_run() {
         ("DROP TABLE hidden", &[], &[], false, false),
         ("PRAGMA optimize", &[], &[("optimize", "")], false, false),
     ];
-    let check = |found: Description, (sql, names, shown, is_explain, is_read_only): _| {
-        let names: &[Option<&str>] = names;
+    let check = |found: Description, (sql, names, shown, is_explain, is_read_only): Described| {
         let parameters: Vec<_> = found.parameters.iter().map(Option::as_deref).collect();
         assert_eq!(parameters, names, "{sql}");
         assert_eq!(columns(&found.columns), shown, "{sql}");

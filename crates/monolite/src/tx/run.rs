@@ -90,7 +90,8 @@ impl ReadTx<'_> {
     /// ```
     /// # fn main() -> monolite::Result<()> {
     /// # let db = monolite::Database::open(":memory:")?;
-    /// # db.write(|tx| tx.execute("CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT)", ())).wait()?;
+    /// # let schema = "CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT)";
+    /// # db.write(move |tx| tx.execute(schema, ())).wait()?;
     /// let sql = "INSERT INTO user(name) VALUES (?1), ('bob') RETURNING name";
     /// let write = db.write(move |tx| {
     ///     tx.run(sql, ["ann"], String::new(), |names, row| {
