@@ -218,6 +218,7 @@ impl<'o> Base<'o> {
             recorder: self.recorder(),
             contention: Contention::new(database, options, self.recorder()),
             open: Arc::default(),
+            bytes: Arc::default(),
         })
     }
 }

@@ -49,6 +49,7 @@ use super::limits::Limits;
 use super::pool::{HeldConnection, Left, Pool, Start};
 use super::refusals::{
     abandoned, busy, inside_itself, open_for_too_long, rolled_back_in_closure, too_many_open,
+    too_much_together,
 };
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, InteractiveState, Place, Snapshot};
@@ -82,6 +83,8 @@ pub(crate) struct Transactions {
     pub(crate) contention: Arc<Contention>,
     /// How many are open, of all principals.
     pub(crate) open: Arc<AtomicUsize>,
+    /// Bytes that their steps take together.
+    pub(crate) bytes: Arc<AtomicUsize>,
 }
 
 impl Transactions {
@@ -178,12 +181,13 @@ impl OpenTransaction {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
         }
-        let state = Some(Box::new(InteractiveState::new()));
+        let mut state = Box::new(InteractiveState::new());
+        state.steps = Steps::counted_in(&engine.bytes);
         Ok(Arc::new(OpenTransaction {
             engine: Arc::clone(engine),
             began: engine.clock.now(),
             visit,
-            slot: Mutex::new(Slot { state, told: None, user: None, waiting: 0 }),
+            slot: Mutex::new(Slot { state: Some(state), told: None, user: None, waiting: 0 }),
             is_back: Condvar::new(),
         }))
     }
@@ -332,7 +336,8 @@ impl OpenTransaction {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let bytes = state.steps.bytes() + request.text.len() + request.parameters.bytes();
+        let more = request.text.len() + request.parameters.bytes();
+        let bytes = state.steps.bytes() + more;
         if bytes > limits.max_bytes {
             let message = format!(
                 "the statements and parameters of the transaction take {bytes} bytes, and it may \
@@ -341,6 +346,10 @@ impl OpenTransaction {
                 limits.max_bytes
             );
             return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let together = self.engine.bytes.load(Ordering::Relaxed) + more;
+        if together > limits.max_total_bytes {
+            return Err(too_much_together(together, limits.max_total_bytes));
         }
         Ok(())
     }

@@ -26,6 +26,7 @@
 //! digest with a probability of 2^-128, also for chosen data.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use monolite_sqlite::{GivenRowids, Numbering, Surroundings, Traits, UserSavepoint, rusqlite};
@@ -534,14 +535,31 @@ impl Shape {
 }
 
 /// The steps of a transaction in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
     shape: Shape,
+    /// Bytes of all transactions, of which `bytes` are a part.
+    total: Option<Arc<AtomicUsize>>,
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(total) = &self.total {
+            let before = total.fetch_sub(self.bytes, Ordering::Relaxed);
+            assert!(before >= self.bytes, "bytes that are freed were counted");
+        }
+    }
 }
 
 impl Steps {
+    /// None yet; the bytes of those to come are counted in `total`.
+    pub(crate) fn counted_in(total: &Arc<AtomicUsize>) -> Steps {
+        let (steps, bytes, shape) = (Vec::new(), 0, Shape::Empty);
+        Steps { steps, bytes, shape, total: Some(Arc::clone(total)) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -556,6 +574,9 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
+        if let Some(total) = &self.total {
+            total.fetch_add(step.bytes(), Ordering::Relaxed);
+        }
         self.shape = self.shape.with(&step);
         self.steps.push(step);
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use monolite::{ErrorKind, InteractiveOptions, Options, Sharing};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Sharing, Transaction};
 
 use super::{ADD, BALANCE, accounts, balance};
+use crate::patience::eventually;
 
 #[test]
 fn no_more_are_open_than_may_be() {
@@ -30,6 +31,40 @@ fn no_more_bytes_are_remembered_than_may_be() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("InteractiveOptions::max_bytes"), "{error}");
     tx.commit().wait().unwrap();
+}
+
+#[test]
+fn no_more_bytes_are_remembered_of_all_transactions_together_than_may_be() {
+    let interactive = InteractiveOptions::default().max_total_bytes(100_000);
+    let (_directory, db) = accounts(Options::new().interactive(interactive));
+    let insert = "INSERT INTO entry(text) VALUES (?1)";
+    let add = |tx: &Transaction| tx.execute(insert, ["x".repeat(40_000)]).wait();
+    for ends in [Transaction::rollback, |tx: Transaction| drop(tx.commit().wait().unwrap())] {
+        let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
+        add(&one).unwrap();
+        add(&two).unwrap();
+        let three = db.transaction().unwrap();
+        let error = add(&three).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+        assert!(error.to_string().contains("InteractiveOptions::max_total_bytes"), "{error}");
+        assert_eq!(three.commit().wait().unwrap_err().kind(), ErrorKind::Overloaded);
+        ends(one);
+        let again = || add(&db.transaction().unwrap()).is_ok();
+        eventually("what is over is freed", again);
+        let error = tx_of_two(&db, insert).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+        ends(two);
+    }
+    eventually("all is freed", || tx_of_two(&db, insert).is_ok());
+}
+
+/// Runs `insert` twice with 40,000 bytes and commits.
+fn tx_of_two(db: &Database, insert: &str) -> Result<(), Error> {
+    let tx = db.transaction()?;
+    for _ in 0..2 {
+        tx.execute(insert, ["x".repeat(40_000)]).wait()?;
+    }
+    tx.commit().wait().map(drop)
 }
 
 #[test]
