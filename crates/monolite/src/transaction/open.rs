@@ -60,7 +60,7 @@ use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
 use crate::call::write::Write;
-use crate::call::write_queue::WriteQueue;
+use crate::call::write_queue::{WriteQueue, read_only};
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
@@ -326,6 +326,13 @@ impl OpenTransaction {
         self.engine.clock.now().saturating_sub(self.began)
     }
 
+    /// # Errors
+    /// `Invalid` for what a transaction that only reads has no use for.
+    fn check_access(&self, request: &Request) -> Result<()> {
+        let reads = !matches!(request.action, Action::Batch | Action::Savepoint(..));
+        if reads || !request.is_read_only { Ok(()) } else { Err(read_only()) }
+    }
+
     fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
         let limits = &self.engine.limits;
         if state.steps.len() >= limits.max_statements {
@@ -354,8 +361,8 @@ impl OpenTransaction {
         Ok(())
     }
 
-    /// Runs one statement and shows its rows to `reader`; gives what it answers beside them, and the
-    /// reader back.
+    /// Runs one statement and shows its rows to `reader`; gives what it answers beside them, and
+    /// the reader back.
     pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(Answer, R)>
     where
         R: RowReader + Send + 'static,
@@ -364,6 +371,8 @@ impl OpenTransaction {
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
         state.given = None;
         self.check(&mut state)?;
+        request.is_read_only = self.engine.writes.is_read_only();
+        self.check_access(&request)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
             Action::Savepoint(what, depth) => {
@@ -456,7 +465,8 @@ impl OpenTransaction {
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            if only_reads == Some(false) && !connection.is_overlay() {
+            let is_for_writer = !connection.is_overlay() && !request.is_read_only;
+            if only_reads == Some(false) && is_for_writer {
                 connection.note_not_run();
                 return Err(request);
             }

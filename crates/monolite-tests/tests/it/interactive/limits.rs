@@ -81,6 +81,42 @@ fn a_change_whose_result_is_too_large_is_not_committed() {
     assert_eq!(balance(&db, 1), 100);
 }
 
+#[test]
+fn a_handle_that_only_reads_changes_nothing_and_its_transactions_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let db = Options::new().sharing(sharing).open(directory.path().join("db")).unwrap();
+        let schema = "CREATE TABLE IF NOT EXISTS t(x); INSERT INTO t VALUES (1)";
+        db.write(|tx| tx.execute_batch(schema)).wait().unwrap();
+        let sum = "SELECT sum(x) FROM t";
+        let before: i64 = db.read(|tx| tx.query_row(sum, (), |row| row.get(0))).wait().unwrap();
+        // Also of what is made of it.
+        for reads in [db.read_only(), db.read_only().with_principal(7)] {
+            let refused = |error: Error| {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{sharing:?}: {error}");
+                assert!(error.to_string().contains("Database::read_only"), "{sharing:?}: {error}");
+            };
+            refused(reads.write(|tx| tx.execute("DELETE FROM t", ())).wait().unwrap_err());
+            refused(reads.try_write(|tx| tx.execute("DELETE FROM t", ())).map(drop).unwrap_err());
+            refused(reads.vacuum().wait().unwrap_err());
+            let tx = reads.transaction().unwrap();
+            for sql in ["INSERT INTO t VALUES (2)", "CREATE TABLE u(x)", "DROP TABLE IF EXISTS u"] {
+                refused(tx.execute(sql, ()).wait().unwrap_err());
+                refused(tx.run(sql, (), (), |(), _| Ok(())).wait().unwrap_err());
+            }
+            let returning = "UPDATE t SET x = 2 RETURNING x";
+            refused(tx.query_row(returning, (), |_| Ok(())).wait().unwrap_err());
+            refused(tx.execute_batch("DELETE FROM t").wait().unwrap_err());
+            refused(tx.savepoint("s").wait().unwrap_err());
+            let seen: i64 = tx.query_row(sum, (), |row| row.get(0)).wait().unwrap();
+            assert_eq!(seen, before);
+            tx.commit().wait().unwrap();
+            refused(reads.transaction().unwrap().commit_once("key", "").wait().unwrap_err());
+        }
+        db.close().unwrap();
+    }
+}
+
 /// The writer waited inside of SQLite, for five seconds each time the WAL was to restart, until
 /// a resting transaction would let go of its snapshot.
 #[test]
