@@ -101,6 +101,8 @@ statistics! {
         /// statement, without its parameters. Much more `time` than `statement_time`: the closure's
         /// own code is slow.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
+        /// How many such calls there were.
+        slow_calls: u64 = CountedElsewhere,
     }
     "Interactive transactions" {
         /// Interactive transactions open now. Near `InteractiveOptions::max_open`: some are never
