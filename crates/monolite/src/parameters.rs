@@ -27,9 +27,8 @@ use crate::error::{Error, Result};
 pub enum Parameters {
     /// The first value is bound to `?1`.
     Positional(Vec<Value>),
-    /// Each value is bound to the parameter of that name: `:id`, or `id` for `:id`, `@id` and `$id`.
-    /// Every parameter needs a value, and every value a parameter. `?3` has the name `3`; a
-    /// parameter `?` has none.
+    /// Each value is bound to the parameter of that name: `:id`, or `id` for `:id`, `@id` or `$id`.
+    /// Every parameter needs a value, and every value a parameter. `?3` has the name `3`, `?` none.
     Named(Vec<(String, Value)>),
     /// As `Named`, and there may be values that the statement has no parameter for.
     Fields(Vec<(String, Value)>),

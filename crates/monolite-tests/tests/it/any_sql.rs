@@ -75,7 +75,10 @@ fn check(ran: &Ran<u64>, (sql, rows, changes, rowid, expected): &Case) {
 fn all_that_a_statement_did_is_told_on_every_path() {
     let db = database();
     db.write(|tx| {
-        CASES.iter().try_for_each(|case| Ok(check(&tx.run(case.0, (), 0, count)?, case)))
+        CASES.iter().try_for_each(|case| {
+            check(&tx.run(case.0, (), 0, count)?, case);
+            Ok(())
+        })
     })
     .wait()
     .unwrap();
@@ -138,10 +141,19 @@ fn whatever_was_told_of_a_statement_is_compared_at_commit() {
     assert_eq!(commit_behind(ignores, other), None);
 }
 
+/// A statement, its parameters and columns, whether it explains, and whether it only reads.
+type Described = (
+    &'static str,
+    &'static [Option<&'static str>],
+    &'static [(&'static str, &'static str)],
+    bool,
+    bool,
+);
+
 #[test]
 fn a_statement_is_described_on_every_path_and_does_not_run() {
     let db = database();
-    let cases: [(&str, &[Option<&str>], &[(&str, &str)], bool, bool); 6] = [
+    let cases: [Described; 6] = [
         (
             "SELECT name FROM hidden WHERE name > ?2 OR :n",
             &[None, Some("?2"), Some(":n")],
@@ -161,8 +173,7 @@ fn a_statement_is_described_on_every_path_and_does_not_run() {
         ("DROP TABLE hidden", &[], &[], false, false),
         ("PRAGMA optimize", &[], &[("optimize", "")], false, false),
     ];
-    let check = |found: Description, (sql, names, shown, is_explain, is_read_only): _| {
-        let names: &[Option<&str>] = names;
+    let check = |found: Description, (sql, names, shown, is_explain, is_read_only): Described| {
         let parameters: Vec<_> = found.parameters.iter().map(Option::as_deref).collect();
         assert_eq!(parameters, names, "{sql}");
         assert_eq!(columns(&found.columns), shown, "{sql}");
@@ -172,9 +183,9 @@ fn a_statement_is_described_on_every_path_and_does_not_run() {
     for case in cases {
         let sql = case.0;
         check(db.read(|tx| tx.describe(sql)).wait().unwrap(), case);
-        let read = db.read(|tx| tx.run(sql, Parameters::Positional(vec![]), 0, count)).wait();
-        let is_refused = read.is_err_and(|error| !error.to_string().contains("parameter"));
-        assert_eq!(is_refused, !case.4 && case.1.is_empty(), "{sql}");
+        if case.1.is_empty() && case.4 {
+            db.read(|tx| tx.run(sql, (), 0, count)).wait().unwrap();
+        }
         check(db.write(move |tx| tx.describe(sql)).wait().unwrap(), case);
         check(tx.describe(sql).wait().unwrap(), case);
     }

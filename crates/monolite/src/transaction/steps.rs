@@ -26,6 +26,7 @@
 //! digest with a probability of 2^-128, also for chosen data.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use monolite_sqlite::{GivenRowids, Numbering, Surroundings, Traits, UserSavepoint, rusqlite};
@@ -33,6 +34,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::call::write_queue::read_only;
 use crate::error::{Error, ErrorKind, Result, excerpt};
 use crate::options::Validation;
 use crate::parameters::Parameters;
@@ -67,6 +69,8 @@ pub(crate) struct Request {
     /// The statement, or the name of a savepoint.
     pub(crate) text: Arc<str>,
     pub(crate) parameters: Parameters,
+    /// Whether a statement that would change something is refused.
+    pub(crate) is_read_only: bool,
 }
 
 impl Request {
@@ -388,8 +392,7 @@ fn run(
     let number = |()| Answer::Number(0);
     let result = match request.action {
         Action::Change | Action::Query | Action::Run => {
-            let parameters = &request.parameters;
-            return statement(tx, text, parameters, &request.action, observer, show);
+            return statement(tx, request, observer, show);
         }
         Action::Describe => tx.describe_with_traits(text).map(|(description, traits)| {
             // Being prepared is all that some pragmas need to have their effect.
@@ -417,18 +420,23 @@ fn note(observer: &mut Observer, result: &Result<Answer>) {
 
 fn statement(
     tx: &Tx<'_>,
-    sql: &str,
-    parameters: &Parameters,
-    action: &Action,
+    request: &Request,
     observer: &mut Observer,
     show: Show<'_>,
 ) -> (Result<Answer>, bool) {
+    let Request { action, text: sql, parameters, is_read_only } = request;
+    let mut is_refused = false;
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let before = tx.total_changes();
     let numbering = observer.numbering;
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<Answer> {
         observer.prepared(statement, traits);
+        is_refused = *is_read_only && observer.nature == Nature::Change;
+        if is_refused {
+            observer.nature = Nature::Harmless;
+            return Err(read_only().in_statement(sql));
+        }
         if traits.has(Traits::VOLATILE) {
             return Err(volatile().in_statement(sql));
         }
@@ -455,9 +463,10 @@ fn statement(
     let ran = tx.with_numbered_statement(sql, numbering, run);
     observer.rowids = tx.given_rowids();
     note(observer, &ran);
-    // What is explained has not run, though SQLite may have prepared a change of the schema.
-    let is_report = matches!(observer.nature, Nature::Report { .. });
-    let has_changed = !is_report && tx.has_changed_since(before);
+    // What is explained or refused has not run, though SQLite may have prepared a change of the
+    // schema.
+    let has_run = !is_refused && !matches!(observer.nature, Nature::Report { .. });
+    let has_changed = has_run && tx.has_changed_since(before);
     if has_changed {
         // Whatever SQLite has said of the statement.
         observer.nature = Nature::Change;
@@ -534,14 +543,31 @@ impl Shape {
 }
 
 /// The steps of a transaction in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
     shape: Shape,
+    /// Bytes of all transactions, of which `bytes` are a part.
+    total: Option<Arc<AtomicUsize>>,
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(total) = &self.total {
+            let before = total.fetch_sub(self.bytes, Ordering::Relaxed);
+            assert!(before >= self.bytes, "bytes that are freed were counted");
+        }
+    }
 }
 
 impl Steps {
+    /// None yet; the bytes of those to come are counted in `total`.
+    pub(crate) fn counted_in(total: &Arc<AtomicUsize>) -> Steps {
+        let (steps, bytes, shape) = (Vec::new(), 0, Shape::Empty);
+        Steps { steps, bytes, shape, total: Some(Arc::clone(total)) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -556,6 +582,9 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
+        if let Some(total) = &self.total {
+            total.fetch_add(step.bytes(), Ordering::Relaxed);
+        }
         self.shape = self.shape.with(&step);
         self.steps.push(step);
     }

@@ -74,11 +74,13 @@ impl Description {
 }
 
 fn columns(statement: &Statement<'_>) -> Vec<Column> {
-    let column = |column: rusqlite::Column<'_>| Column {
-        name: column.name().to_owned(),
-        declared_type: column.decl_type().map(str::to_owned),
-    };
-    statement.columns().into_iter().map(column).collect()
+    let mut columns = Vec::with_capacity(statement.column_count());
+    // Some versions of `rusqlite` give a vector, and some an iterator.
+    for column in statement.columns() {
+        let declared_type = column.decl_type().map(str::to_owned);
+        columns.push(Column { name: column.name().to_owned(), declared_type });
+    }
+    columns
 }
 
 impl ReadTx<'_> {
@@ -88,7 +90,8 @@ impl ReadTx<'_> {
     /// ```
     /// # fn main() -> monolite::Result<()> {
     /// # let db = monolite::Database::open(":memory:")?;
-    /// # db.write(|tx| tx.execute("CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT)", ())).wait()?;
+    /// # let schema = "CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT)";
+    /// # db.write(move |tx| tx.execute(schema, ())).wait()?;
     /// let sql = "INSERT INTO user(name) VALUES (?1), ('bob') RETURNING name";
     /// let write = db.write(move |tx| {
     ///     tx.run(sql, ["ann"], String::new(), |names, row| {
