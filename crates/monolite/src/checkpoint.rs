@@ -232,7 +232,7 @@ impl Checkpoints {
         } else {
             self.blocked_at.store(bytes, Ordering::Relaxed);
         }
-        self.recorder.writer_pause_ns.record_time(self.clock.now() - start);
+        self.recorder.writer_pause_seconds.record_time(self.clock.now() - start);
         Ok(done)
     }
 
@@ -402,7 +402,7 @@ impl Checkpointer {
         let start = clock.now();
         let done = self.connection.checkpoint(CheckpointMode::Passive)?;
         self.checkpoints.recorder.checkpoint_passes.add(1);
-        self.checkpoints.recorder.checkpoint_time_ns.record_time(clock.now() - start);
+        self.checkpoints.recorder.checkpoint_seconds.record_time(clock.now() - start);
         Ok(done)
     }
 

@@ -37,8 +37,9 @@
 //! The handles that [`Database::write`] and [`Database::read`] return are futures, too; no async
 //! runtime is needed or assumed.
 //!
-//! Guides are in `docs/guides`: among them `types.md` for the first hour, `web.md`, `testing.md`
-//! and `deploying.md` for a service, `moving.md` from another library, and `when-not.md`.
+//! Guides are in `docs/guides`: among them `types.md` for the first hour, `web.md`, `testing.md`,
+//! `deploying.md` and `monitoring.md` for a service, `moving.md` from another library, and
+//! `when-not.md`.
 //!
 //! A transaction's life is told in `ARCHITECTURE.md`; the algorithm that makes batches fast and
 //! isolated stands in the header of `write/writer.rs`.
@@ -104,7 +105,7 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
-pub use stats::{Stats, Summary};
+pub use stats::{Histogram, Stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};
@@ -190,6 +191,8 @@ mod guides {
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]
     struct Deploying;
+    #[doc = include_str!("../../../docs/guides/monitoring.md")]
+    struct Monitoring;
     #[doc = include_str!("../../../docs/guides/errors.md")]
     struct Errors;
     #[cfg(feature = "serde")]

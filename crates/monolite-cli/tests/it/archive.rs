@@ -370,6 +370,39 @@ fn archive_of_a_primary_that_is_there_is_taken_over_by_word_alone() {
 }
 
 #[test]
+fn refused_opening_leaves_nothing_that_blocks_the_adoption_which_it_advises() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, archive) = (directory.path().join("shop.db"), directory.path().join("archive"));
+    let here = text(&archive);
+    let open = |file: &Path| {
+        let archive = monolite_archive::Archive::at(here).expect("it is a directory");
+        let options = monolite::Options::new().durability(monolite::Durability::Archived);
+        options.archive(archive).open(file)
+    };
+    let write = |db: &Database, sql: &'static str| {
+        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(sql)).wait()
+    };
+    let old = open(&file).expect("it opens");
+    write(&old, "CREATE TABLE t(v); INSERT INTO t VALUES (1)").expect("it is archived");
+    old.close().expect("it closes");
+    let out = directory.path().join("new.db");
+    assert!(monolite(&["restore", here, "-o", text(&out)]).status.success());
+    for _ in 0..2 {
+        let refused = open(&out).map(drop).expect_err("it is another file").to_string();
+        assert!(refused.contains("monolite archive adopt URL --database FILE"), "{refused}");
+    }
+    let adopted = monolite(&["archive", "adopt", here, "--database", text(&out)]);
+    assert_eq!((adopted.status.code(), complaint(&adopted)), (Some(0), String::new()));
+    let new = open(&out).expect("it goes on");
+    write(&new, "INSERT INTO t VALUES (2)").expect("it is archived");
+    new.close().expect("it closes");
+    // It is archived now, and is not taken for new a second time.
+    let again = monolite(&["archive", "adopt", here, "--database", text(&out)]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(complaint(&again).contains("is archived already"), "{}", complaint(&again));
+}
+
+#[test]
 fn what_cannot_be_adopted_is_named() {
     let directory = tempfile::tempdir().expect("it works");
     let (archive, states) = archive(directory.path());

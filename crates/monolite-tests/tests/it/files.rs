@@ -93,6 +93,15 @@ fn paths_that_cannot_be_a_database_are_refused() {
     Database::open(at("db")).unwrap().close().unwrap();
 }
 
+/// Where the kernel takes no new file, also from root.
+#[test]
+fn a_directory_that_takes_no_file_is_refused_with_a_remedy() {
+    let said = refusal(Path::new("/proc/monolite.db"), ErrorKind::Storage);
+    let is_told_root = said.ends_with("; see its permissions, or choose another directory");
+    let is_told = is_told_root || said.contains("must be readable and writable");
+    assert!(is_told && said.contains("/proc"), "{said}");
+}
+
 #[test]
 fn names_that_leave_no_room_for_companions_are_refused_and_others_work() {
     let directory = without_links().unwrap();

@@ -30,6 +30,7 @@ mod locks;
 mod maintenance;
 mod memory;
 mod migrations;
+mod monitoring;
 mod nested;
 mod rot;
 mod rules;

@@ -19,7 +19,7 @@ use crate::call::queue::lanes::{Queued, Ticket};
 use crate::call::queue::{Entered, Queue};
 use crate::call::watch::Watch;
 use crate::clock::Stopwatch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Work for a reader thread. Dropped before it was run, it tells its caller that the database is
 /// closed.
@@ -261,10 +261,6 @@ impl<B, T, E: From<Error>> Awaited<B, T, E> {
 
 impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
     fn drop(&mut self) {
-        self.end_with(closed());
+        self.end_with(Error::closed());
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
 }

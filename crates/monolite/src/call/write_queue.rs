@@ -126,7 +126,7 @@ impl WriteQueue {
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
-                Err(self.progress.check_poison().err().unwrap_or_else(closed))
+                Err(self.progress.check_poison().err().unwrap_or_else(Error::closed))
             }
             Err(Rejected::Full(_)) if !self.is_full() => Err(no_share_left()),
             Err(Rejected::Full(_)) => Err(self.overloaded()),
@@ -146,7 +146,7 @@ impl WriteQueue {
 
     /// Answers a member that came too late: the database is poisoned or closed.
     pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
-        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
+        member.overrule(self.progress.check_poison().err().unwrap_or_else(Error::closed));
         member.answer();
     }
 
@@ -172,8 +172,4 @@ fn no_share_left() -> Error {
     let message = "as many transactions of this principal wait as there are places left in the \
                    write queue; try again later, or let write() wait for room";
     Error::new(ErrorKind::Overloaded, message)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }

@@ -221,7 +221,7 @@ impl Readers {
         *waiting += held;
         let turn = loop {
             if self.closed.load(Ordering::Acquire) {
-                break Err(closed());
+                break Err(Error::closed());
             }
             if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
                 break Ok(turn);
@@ -342,12 +342,12 @@ impl Seat {
     /// The watch of the slot, whose connection is opened now if it is not.
     fn watch<'s>(&mut self, readers: &Readers, slot: &'s Slot) -> Result<&'s Arc<Watch>> {
         if readers.closed.load(Ordering::Acquire) {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if self.reader.is_none() {
             self.reader = Some((readers.open)()?);
         }
-        let reader = self.reader.as_ref().ok_or_else(closed)?;
+        let reader = self.reader.as_ref().ok_or_else(Error::closed)?;
         let revoker = reader.connection.revoker();
         let new = || Arc::new(Watch::new(revoker, Arc::clone(&readers.clock)));
         Ok(slot.watch.get_or_init(new))
@@ -372,7 +372,7 @@ impl Seat {
         let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
         assert!(is_newer, "a later read sees no earlier state");
         self.end_snapshot(watch);
-        self.reader.as_ref().ok_or_else(closed)?.connection.begin_read()?;
+        self.reader.as_ref().ok_or_else(Error::closed)?.connection.begin_read()?;
         self.snapshot = Some(current);
         watch.take_snapshot(current.committed, now);
         Ok(())
@@ -414,7 +414,7 @@ impl Turn<'_> {
         watch.trace().begin(caller);
         watch.begin(now);
         let attached = work::attach(watch);
-        let reader = seat.reader.as_ref().ok_or_else(closed)?;
+        let reader = seat.reader.as_ref().ok_or_else(Error::closed)?;
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
         let tx = ReadTx::new(&reader.connection, watch.trace());
@@ -479,10 +479,6 @@ impl Turn<'_> {
             seat.end_snapshot(watch);
         }
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
 }
 
 fn none_free(ordinary: usize, limit: Duration, longest: Option<Activity>) -> Error {

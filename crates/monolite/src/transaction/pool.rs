@@ -266,7 +266,7 @@ impl Pool {
         let patience = Patience::of(limit);
         loop {
             if state.closed {
-                return Err(closed());
+                return Err(Error::closed());
             }
             if let Some(connection) = state.vacant.pop() {
                 drop(state);
@@ -528,10 +528,6 @@ impl SnapshotHolder for Pool {
 
     /// They look by themselves, every [`LOOK`].
     fn wake_waiters(&self) {}
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }
 
 fn none_free(most: usize, limit: Duration, longest: Option<Activity>) -> Error {

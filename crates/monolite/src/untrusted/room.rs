@@ -161,7 +161,7 @@ impl UntrustedRoom {
         accept_untrusted().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
         let mut state = self.state();
         if state.is_closed {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if state.running.len() >= self.count {
             return Err(all_busy(self.count));
@@ -282,7 +282,7 @@ impl UntrustedRoom {
         drop(state);
         self.came.notify_all();
         self.changed.notify_all();
-        running.iter().for_each(|query| query.end(closed()));
+        running.iter().for_each(|query| query.end(Error::closed()));
     }
 
     /// Waits up to `patience` for all threads and their connections to end, after
@@ -491,8 +491,4 @@ fn all_busy(count: usize) -> Error {
          later"
     );
     Error::new(ErrorKind::Overloaded, message)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to query")
 }

@@ -160,7 +160,7 @@ impl Syncer {
             self.look(start)
         } else {
             let result = self.wal.sync();
-            self.recorder.sync_time_ns.record_time(self.clock.now() - start);
+            self.recorder.sync_seconds.record_time(self.clock.now() - start);
             self.recorder.syncs.add(1);
             result
         };

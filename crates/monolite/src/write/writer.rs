@@ -566,7 +566,7 @@ impl Writer {
         let start = self.clock.now();
         self.progress.expose();
         let result = self.connection.commit().map_err(Error::from);
-        self.recorder.commit_time_ns.record_time(self.clock.now() - start);
+        self.recorder.commit_seconds.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
         let Err(error) = result else {
             self.wal.note_committed();
@@ -722,7 +722,7 @@ impl Writer {
         self.recorder.transactions.add(members.len() as u64);
         self.recorder.failed_transactions.add(failed as u64);
         self.recorder.batch_size.record(members.len() as u64);
-        self.recorder.batch_time_ns.record_time(self.clock.now() - started);
+        self.recorder.batch_seconds.record_time(self.clock.now() - started);
     }
 }
 

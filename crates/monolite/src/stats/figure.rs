@@ -1,0 +1,200 @@
+//! Owns the figures that a statistic has for monitoring: their names, and the Prometheus text of
+//! them.
+//!
+//! # Format
+//! [Exposition format](https://prometheus.io/docs/instrumenting/exposition_formats/) 0.0.4. Each
+//! family has a `HELP` and a `TYPE` line and then the samples of all databases.
+
+use std::fmt::Write as _;
+
+use super::Histogram;
+use crate::archive::ArchiveStats;
+
+/// A statistic of the table.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) field: &'static str,
+    pub(super) help: &'static str,
+    /// Whether it only rises.
+    pub(super) is_counter: bool,
+}
+
+/// A statistic, or a part of one.
+pub(super) struct Figure {
+    /// The field of `Stats`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the page says it"))]
+    pub(super) field: String,
+    /// What Prometheus calls it.
+    pub(super) name: String,
+    pub(super) help: &'static str,
+    pub(super) value: Value,
+}
+
+/// What a figure is now.
+pub(super) enum Value {
+    Counter(Option<u64>),
+    Gauge(Option<f64>),
+    Histogram(Histogram),
+    /// For people only.
+    Text,
+}
+
+impl Value {
+    /// The type for Prometheus, if the figure is for it.
+    fn kind(&self) -> Option<&'static str> {
+        match self {
+            Value::Counter(_) => Some("counter"),
+            Value::Gauge(_) => Some("gauge"),
+            Value::Histogram(_) => Some("histogram"),
+            Value::Text => None,
+        }
+    }
+}
+
+/// What a statistic is for monitoring.
+pub(super) trait Shown {
+    fn figures(&self, row: Row) -> Vec<Figure>;
+}
+
+impl Row {
+    /// The only figure of this row.
+    pub(super) fn figure(self, value: Value) -> Vec<Figure> {
+        let Row { field, help, .. } = self;
+        let ending = if matches!(value, Value::Counter(_)) { "_total" } else { "" };
+        let name = format!("monolite_{field}{ending}");
+        vec![Figure { field: field.to_owned(), name, help, value }]
+    }
+}
+
+impl Shown for u64 {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        row.figure(match row.is_counter {
+            true => Value::Counter(Some(*self)),
+            false => Value::Gauge(Some(*self as f64)),
+        })
+    }
+}
+
+impl Shown for bool {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        row.figure(Value::Gauge(Some(f64::from(*self))))
+    }
+}
+
+impl Shown for Histogram {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        row.figure(Value::Histogram(self.clone()))
+    }
+}
+
+impl Shown for Option<ArchiveStats> {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        let is_there = self.is_some();
+        // Each field by its name: a new one must get a line here.
+        let ArchiveStats {
+            epoch,
+            txid,
+            lag_ms,
+            staged_bytes,
+            is_restorable,
+            copies_because,
+            failed_requests,
+            last_error,
+        } = self.clone().unwrap_or_default();
+        let gauge = |value: f64| Value::Gauge(is_there.then_some(value));
+        let flag = |value: bool| gauge(f64::from(value));
+        let failed = Value::Counter(is_there.then_some(failed_requests));
+        let of = |part: &str, name: &str, help, value| Figure {
+            field: format!("{}.{part}", row.field),
+            name: format!("monolite_{}_{name}", row.field),
+            help,
+            value,
+        };
+        vec![
+            of(
+                "epoch",
+                "epoch",
+                "Number of the primary's term; 0 until it has one.",
+                gauge(epoch as f64),
+            ),
+            of(
+                "txid",
+                "txid",
+                "Number of the newest archived transaction (TXID).",
+                gauge(txid as f64),
+            ),
+            of(
+                "lag_ms",
+                "lag_seconds",
+                "How long the oldest commit on this disk has been waiting for the archive.",
+                gauge(lag_ms as f64 / 1e3),
+            ),
+            of(
+                "staged_bytes",
+                "staged_bytes",
+                "Bytes kept beside the database for the archive.",
+                gauge(staged_bytes as f64),
+            ),
+            of(
+                "is_restorable",
+                "is_restorable",
+                "Whether the newest archived state can be restored.",
+                flag(is_restorable),
+            ),
+            of(
+                "copies_because",
+                "is_copying",
+                "Whether a full copy is due; the field says why.",
+                flag(copies_because.is_some()),
+            ),
+            of(
+                "failed_requests",
+                "failed_requests_total",
+                "Requests of the store that failed.",
+                failed,
+            ),
+            of(
+                "last_error",
+                "is_failing",
+                "Whether an activity failed and has not succeeded since; the field says why.",
+                flag(last_error.is_some()),
+            ),
+        ]
+    }
+}
+
+/// The figures of several databases, each with its name, as text. All have the same figures.
+pub(super) fn text(databases: &[(String, Vec<Figure>)]) -> String {
+    let mut out = String::new();
+    let of_first = databases.first().map_or(&[][..], |(_, figures)| figures);
+    for (at, Figure { name, help, value, .. }) in of_first.iter().enumerate() {
+        let Some(kind) = value.kind() else { continue };
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (database, figures) in databases {
+            samples(&mut out, &figures[at], &format!("database=\"{}\"", escaped(database)));
+        }
+    }
+    out
+}
+
+fn samples(out: &mut String, Figure { name, value, .. }: &Figure, label: &str) {
+    let _ = match value {
+        Value::Counter(Some(number)) => writeln!(out, "{name}{{{label}}} {number}"),
+        Value::Gauge(Some(number)) => writeln!(out, "{name}{{{label}}} {number}"),
+        Value::Histogram(histogram) => {
+            for (bound, count) in histogram.buckets() {
+                let _ = writeln!(out, "{name}_bucket{{{label},le=\"{bound}\"}} {count}");
+            }
+            let (count, sum) = (histogram.count(), histogram.sum());
+            let _ = writeln!(out, "{name}_bucket{{{label},le=\"+Inf\"}} {count}");
+            writeln!(out, "{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {count}")
+        }
+        Value::Counter(None) | Value::Gauge(None) | Value::Text => Ok(()),
+    };
+}
+
+/// Text as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
