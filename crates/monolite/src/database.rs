@@ -274,7 +274,7 @@ impl<E> Database<E> {
     }
 
     /// Another handle on the same database, whose calls have this name. [`Database::running`],
-    /// [`Stats::slow_transactions`], [`Options::on_slow`] and errors show it, beside the line of the
+    /// [`Stats::slow_transactions`], [`Options::on_slow`] and errors show it, and the line of the
     /// program that made the call. Without a name they show that line alone.
     ///
     /// The name is a literal, because it goes with each call and must cost it nothing.

@@ -97,9 +97,9 @@ statistics! {
         /// its answers may show earlier commits.
         commits: u64 = Count,
         /// The latest 32 writes, reads and statements of interactive transactions that took longer
-        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the slowest
-        /// statement, without its parameters. Much more `time` than `statement_time`: the closure's
-        /// own code is slow.
+        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
+        /// that took the most, without its parameters. If `time` is much more than
+        /// `statement_time`, the closure's own code is slow.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
         /// How many such calls there were.
         slow_calls: u64 = CountedElsewhere,

@@ -56,7 +56,7 @@ impl Bench {
         self.db.running().into_iter().find(|call| call.caller.name == Some(name))
     }
 
-    /// Waits for the report of `name`, which has begun by `since`.
+    /// Waits for the report of `name`, which has run since before `since`.
     fn await_report(&self, name: &str, since: Instant) -> Activity {
         let mut found = None;
         eventually("the call is reported", || {
@@ -68,6 +68,16 @@ impl Bench {
         assert!(at - since < SECOND, "{name} was reported after {:?}", at - since);
         assert!(call.time > LIMIT, "{call:?}");
         call
+    }
+}
+
+/// Lets all go on that wait at the gate, and stops the load, also when the test fails.
+struct Release<'b>(&'b Gate, &'b AtomicBool);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
+        self.0.open();
     }
 }
 
@@ -85,6 +95,7 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
     open.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)).wait().unwrap();
     let [slow, keeper] = ["slow", "keeper"].map(|name| bench.db.named(name));
     thread::scope(|scope| {
+        let release = Release(&bench.gate, &stop);
         for _ in 0..CLIENTS - 4 {
             scope.spawn(|| {
                 while !stop.load(Ordering::SeqCst) {
@@ -94,7 +105,6 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
             });
         }
         // One has a slow statement, one keeps its snapshot: commits follow, which they lack.
-        let since = Instant::now();
         let query = |tx: &ReadTx<'_>| tx.query_row(SLOW, (), |row| row.get::<_, i64>(0));
         let (line, slow) = (line!(), slow.read(query));
         let keeper = keeper.read(|tx| {
@@ -104,6 +114,7 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
         });
         let readers = [scope.spawn(|| drop(slow.wait())), scope.spawn(|| drop(keeper.wait()))];
         eventually("both are there", || bench.gate.arrivals() == 2);
+        let since = Instant::now();
         let (report, keeper) =
             (bench.await_report("slow", since), bench.await_report("keeper", since));
         assert_eq!(report.statement.as_deref(), Some(SLOW));
@@ -111,7 +122,6 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
         assert_eq!(place(&report), format!("{}:{line}", file!()));
         assert!(keeper.keeps_wal && keeper.statement.is_none(), "{keeper:?}");
         // One sleeps in the writer, and all others wait for it.
-        let since = Instant::now();
         let asleep = Arc::clone(&bench.gate);
         let sleeper = bench.db.named("sleeper").write(move |tx| {
             tx.execute("INSERT INTO t VALUES (2)", ())?;
@@ -119,6 +129,7 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
             Ok(())
         });
         eventually("it has the writer", || bench.gate.arrivals() == 3);
+        let since = Instant::now();
         let report = bench.await_report("sleeper", since);
         assert!(report.has_writer && report.statement.is_none(), "{report:?}");
         assert!(report.to_string().starts_with("sleeper ("), "{report}");
@@ -128,15 +139,15 @@ fn each_of_64_clients_that_holds_up_others_is_named_while_it_does() {
         let named = ["slow", "keeper", "sleeper"].map(|name| bench.running(name).unwrap());
         assert!(named.iter().all(|call| call.time > LIMIT));
         // Nothing is reported twice.
-        let names = bench.reported.lock().unwrap().len();
-        assert_eq!(names, 3, "{:?}", bench.reported.lock().unwrap());
+        let reported = bench.reported.lock().unwrap().clone();
+        let named = reported.iter().filter(|(call, _)| call.caller.name.is_some());
+        assert_eq!(named.count(), 3, "{reported:?}");
         let [idle] = &bench.db.open_transactions()[..] else { panic!("one is open") };
         assert_eq!((idle.caller.name, idle.statements), (Some("open"), 1));
         assert!(idle.time > LIMIT && !idle.is_running);
-        bench.gate.open();
+        drop(release);
         sleeper.wait().unwrap();
         readers.into_iter().for_each(|it| it.join().unwrap());
-        stop.store(true, Ordering::SeqCst);
     });
     assert!(written.load(Ordering::SeqCst) > 0);
     drop(open);
@@ -191,6 +202,28 @@ fn refused_calls_are_told_who_has_what_they_wait_for() {
     let says = error.to_string();
     assert!(says.contains(&held) && says.contains("in its own code"), "{says}");
     bench.gate.open();
+    assert_eq!(sleeper.wait().unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn a_report_that_panics_ends_no_one_else() {
+    let gate = Arc::<Gate>::default();
+    let reports = Arc::<AtomicUsize>::default();
+    let (asleep, counted) = (Arc::clone(&gate), Arc::clone(&reports));
+    let report = move |_: &Activity| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        panic!("on purpose");
+    };
+    let db = Options::new().write_time_limit(LIMIT).on_slow(LIMIT / 3, report);
+    let db = db.open(":memory:").unwrap();
+    let sleeper = db.write(move |_| {
+        asleep.pass();
+        Ok(())
+    });
+    eventually("it is reported", || reports.load(Ordering::SeqCst) == 1);
+    // The thread that made the report goes on.
+    assert_eq!(db.write(|_| Ok(())).wait().unwrap_err().kind(), ErrorKind::Overloaded);
+    gate.open();
     assert_eq!(sleeper.wait().unwrap_err().kind(), ErrorKind::Timeout);
 }
 
@@ -291,12 +324,14 @@ fn the_slow_log_tells_the_closure_from_its_statements_and_has_no_parameters() {
     let (clock, db) = timed();
     db.write(move |tx| {
         clock.advance(SECOND);
-        tx.execute("INSERT INTO t VALUES (?1)", ["secret"])
+        tx.execute("INSERT INTO t VALUES (?1)", ["secret"])?;
+        clock.advance(SECOND);
+        Ok(())
     })
     .wait()
     .unwrap();
     let slow = only(&db);
-    assert_eq!((slow.time, slow.statement_time), (SECOND, Duration::ZERO));
+    assert_eq!((slow.time, slow.statement_time), (2 * SECOND, Duration::ZERO));
     assert!(!format!("{slow:?}").contains("secret"));
 }
 

@@ -200,3 +200,16 @@ impl Drop for HeldBatch<'_> {
         drop(batch);
     }
 }
+
+#[test]
+fn looking_never_waits_for_the_writer() {
+    let in_flight = InFlight::new(Arc::<crate::clock::SystemClock>::default());
+    let look = || in_flight.activity(Duration::from_secs(3));
+    let mut batch = in_flight.hold();
+    assert_eq!(look(), None, "the writer has the lock, and would be waited for on its own thread");
+    let (since, limit) = (Duration::from_secs(1), Duration::from_secs(5));
+    let closure = Closure { since, limit, caller: Caller::default() };
+    let (seen, _) = batch.leave_while(closure, look);
+    assert_eq!(seen.map(|call| (call.has_writer, call.time)), Some((true, Duration::from_secs(2))));
+    assert_eq!(look(), None);
+}
