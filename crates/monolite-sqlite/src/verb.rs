@@ -28,7 +28,7 @@ impl Verb {
 }
 
 /// Whether the first word of `sql` says that it inserts rows.
-pub(crate) fn is_insert(sql: &str) -> bool {
+pub fn is_insert(sql: &str) -> bool {
     // It is asked of each statement, and most begin with their first word.
     let begins_with_it = sql.starts_with(|sign: char| sign.is_ascii_alphabetic());
     let start = if begins_with_it { 0 } else { scan::first(sql).map_or(sql.len(), |it| it.at) };

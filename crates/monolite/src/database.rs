@@ -218,6 +218,35 @@ impl<E> Database<E> {
         self.with_writes(self.handle.writes.of(principal))
     }
 
+    /// Another handle on the same database, which changes nothing: its writes fail with `Invalid`,
+    /// and so does a statement of its interactive transactions that would change something, which
+    /// can then go on. Its backups and checkpoints work.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let create = "CREATE TABLE t(x)";
+    /// let looks = db.read_only();
+    /// assert!(looks.write(move |tx| tx.execute(create, ())).wait().is_err());
+    /// let tx = looks.transaction()?;
+    /// assert!(tx.execute(create, ()).wait().is_err());
+    /// let tables = "SELECT count(*) FROM sqlite_schema";
+    /// assert_eq!(tx.query_row(tables, (), |row| row.get::<_, i64>(0)).wait()?, 0);
+    /// tx.commit().wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(&self) -> Database<E> {
+        let Handle { engine, writes, transactions, time_limit } = &*self.handle;
+        let writes = Arc::new(writes.read_only());
+        let transactions =
+            Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
+        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
+        let time_limit = *time_limit;
+        Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
+    }
+
     /// Another handle on the same database, whose writes and commits are acknowledged at
     /// `durability`: [`Archived`](Durability::Archived) for writes that must survive the machine,
     /// in a database whose other writes need not wait for an upload; or the other way round.

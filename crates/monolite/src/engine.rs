@@ -363,6 +363,7 @@ impl Engine {
             temp_bytes_max: self.spill.bytes_max(),
             wal_frames_recovered: self.recovered.frames,
             wal_frames_discarded: self.recovered.discarded,
+            slow_calls: self.recorder.slow_transactions.total(),
             ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),
             is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()

@@ -109,7 +109,7 @@ pub use stats::{Histogram, Stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};
-pub use tx::{ReadTx, Tx};
+pub use tx::{Column, Description, Ran, ReadTx, Tx};
 pub use untrusted::{UntrustedLimits, UntrustedQuery, UntrustedRows};
 
 pub use monolite_sqlite::rusqlite;
@@ -134,6 +134,28 @@ pub use rusqlite::{Params, Row, named_params, params};
 /// ```
 #[doc(inline)]
 pub use monolite_sqlite::ConnectionSetup;
+
+#[doc(inline)]
+pub use monolite_sqlite::Statements;
+
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let script = "CREATE TABLE t(x); -- and a row:
+///               INSERT INTO t VALUES (';') RETURNING x;;";
+/// let changes = db.write(move |tx| {
+///     let mut changes = 0;
+///     for sql in monolite::statements(script) {
+///         changes += tx.run(sql, (), (), |_, _| Ok(()))?.changes;
+///     }
+///     Ok(changes)
+/// });
+/// assert_eq!(changes.wait()?, 1);
+/// # db.close()
+/// # }
+/// ```
+#[doc(inline)]
+pub use monolite_sqlite::statements;
 
 /// ```
 /// use monolite::Function;

@@ -97,10 +97,12 @@ statistics! {
         /// its answers may show earlier commits.
         commits: u64 = Count,
         /// The latest 32 writes, reads and statements of interactive transactions that took longer
-        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
-        /// that took the most, without its parameters. If `time` is much more than
-        /// `statement_time`, the closure's own code is slow.
+        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the slowest
+        /// statement, without its parameters. Much more `time` than `statement_time`: the closure's
+        /// own code is slow.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
+        /// How many such calls there were.
+        slow_calls: u64 = CountedElsewhere,
     }
     "Interactive transactions" {
         /// Interactive transactions open now. Near `InteractiveOptions::max_open`: some are never
@@ -108,7 +110,8 @@ statistics! {
         open_transactions: u64 = Elsewhere,
         /// Commits of transactions that the writer replayed and compared whole.
         transactions_replayed: u64 = Count,
-        /// Commits of transactions whose leading reads the writer skipped, as no page that they read has changed.
+        /// Commits of transactions whose leading reads the writer skipped, as no page that they
+        /// read has changed.
         transactions_unchanged: u64 = Count,
         /// Commits of transactions that changed nothing; they are free.
         transactions_read_only: u64 = Count,
@@ -119,8 +122,8 @@ statistics! {
         turn_wait_seconds: Histogram = Times,
         /// Turns that lasted too long and were passed on: a holder sleeps.
         turns_taken_away: u64 = Count,
-        /// Attempts of transactions that ended in a conflict. Many: read less before writing, or decide in SQL
-        /// (`UPDATE … SET x = x + 1` never conflicts).
+        /// Attempts of transactions that ended in a conflict. Many: read less before writing, or
+        /// decide in SQL (`UPDATE … SET x = x + 1` never conflicts).
         transaction_conflicts: u64 = Count,
         /// Conflicts that were found at a statement, before the commit.
         conflicts_told_early: u64 = Count,
@@ -177,11 +180,12 @@ statistics! {
         temp_bytes: u64 = Elsewhere,
         /// The most bytes in temporary files at once; never above `temp_limit_bytes`.
         temp_bytes_max: u64 = Elsewhere,
-        /// Committed frames (pages) of the WAL not yet in the database file when it was opened. Above zero
-        /// after a crash, or if another program left a WAL.
+        /// Committed frames (pages) of the WAL not yet in the database file when it was opened.
+        /// Above zero after a crash, or if another program left a WAL.
         wal_frames_recovered: u64 = Elsewhere,
-        /// Frames of the WAL that recovery left out at the opening. After a power cut: unacknowledged commits.
-        /// Otherwise check the disk: acknowledged commits may be among them.
+        /// Frames of the WAL that recovery left out at the opening. After a power cut:
+        /// unacknowledged commits. Otherwise check the disk: acknowledged commits may be among
+        /// them.
         wal_frames_discarded: u64 = Elsewhere,
         /// Times writes waited for room in the WAL. Above zero: the disk is too slow, or reads are
         /// too long.

@@ -11,19 +11,21 @@
 //!   one before it has left behind in memory is made good first ([`ReadTx::settle`]).
 
 mod read;
+mod run;
 mod savepoint;
 
 use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, GivenRowids, Traits, UserSavepoint, rusqlite};
+use monolite_sqlite::{Connection, GivenRowids, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
 
 use crate::activity::Trace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::Bind;
 pub use read::ReadTx;
+pub use run::{Column, Description, Ran};
 
 /// A write transaction, as its closure sees it: the queries of [`ReadTx`], and the methods that
 /// change the database.
@@ -110,23 +112,6 @@ impl<'c> Tx<'c> {
     /// changes.
     pub(crate) fn has_changed_since(&self, total: u64) -> bool {
         self.total_changes() != total || !self.connection.unsettled().is_empty()
-    }
-
-    /// How many rows `run` has changed, which runs one statement.
-    pub(crate) fn count_changes(
-        &self,
-        traits: Traits,
-        run: impl FnOnce() -> Result<usize>,
-    ) -> Result<usize> {
-        if traits.has(Traits::CHANGES_ROWS) {
-            return run();
-        }
-        let total = self.total_changes();
-        let changed = run()?;
-        // One that changes no rows leaves the number of the statement before.
-        let has_none =
-            traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || self.total_changes() == total;
-        Ok(if has_none { 0 } else { changed })
     }
 
     /// Runs several statements separated by semicolons, without parameters.

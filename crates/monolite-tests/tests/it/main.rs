@@ -15,6 +15,7 @@ mod patience;
 // The promises.
 mod accidents;
 mod activity;
+mod any_sql;
 mod awaited;
 mod backup;
 mod corners;

@@ -65,25 +65,30 @@ impl SlowTransaction {
     }
 }
 
-/// The latest slow calls; a clone is the same log.
+/// The latest slow calls, and how many there were; a clone is the same log.
 #[derive(Clone, Default)]
-pub(crate) struct SlowTransactions(Arc<Mutex<VecDeque<SlowTransaction>>>);
+pub(crate) struct SlowTransactions(Arc<Mutex<(VecDeque<SlowTransaction>, u64)>>);
 
 impl SlowTransactions {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<SlowTransaction>> {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<SlowTransaction>, u64)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn record(&self, slow: SlowTransaction) {
-        let mut all = self.lock();
-        if all.len() == SLOW_KEPT {
-            all.pop_front();
+        let (latest, total) = &mut *self.lock();
+        if latest.len() == SLOW_KEPT {
+            latest.pop_front();
         }
-        all.push_back(slow);
+        latest.push_back(slow);
+        *total += 1;
     }
 
     pub(crate) fn all(&self) -> Vec<SlowTransaction> {
-        self.lock().iter().cloned().collect()
+        self.lock().0.iter().cloned().collect()
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.lock().1
     }
 }
 

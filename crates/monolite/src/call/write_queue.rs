@@ -24,6 +24,8 @@ pub(crate) struct WriteQueue {
     progress: Arc<Progress>,
     /// Why nothing may be submitted under these terms.
     refusal: Option<Arc<Error>>,
+    /// Whether its users may only read.
+    is_read_only: bool,
     /// The message of a refusal, made once: overload is no time to format text.
     full: Arc<str>,
     holder: Arc<Holder>,
@@ -62,6 +64,7 @@ impl WriteQueue {
             database,
             progress,
             refusal: None,
+            is_read_only: false,
             full: full.into(),
             holder: Arc::default(),
         }
@@ -90,6 +93,21 @@ impl WriteQueue {
         WriteQueue { refusal: refusal.map(Arc::new), ..self.clone() }
     }
 
+    /// The same queue for users who may only read.
+    pub(crate) fn read_only(&self) -> WriteQueue {
+        WriteQueue { is_read_only: true, ..self.clone() }
+    }
+
+    /// Whether its users may only read: nothing that they submit gets into the queue.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn check_write(&self) -> Result<()> {
+        self.check_use()?;
+        if self.is_read_only { Err(read_only()) } else { Ok(()) }
+    }
+
     /// # Errors
     /// `Invalid` where nothing may be submitted: in a forked process, and under terms that the
     /// database does not have.
@@ -109,7 +127,7 @@ impl WriteQueue {
 
     /// Appends a member, or has it wait for room; answers it when it came too late.
     pub(crate) fn submit(&self, mut member: Box<dyn Member>) -> Entered {
-        if let Err(error) = self.check_use() {
+        if let Err(error) = self.check_write() {
             member.overrule(error);
             member.answer();
             return Entered::In;
@@ -122,7 +140,7 @@ impl WriteQueue {
 
     /// As [`Queue::push`], with the reason of the refusal.
     pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
-        self.check_use()?;
+        self.check_write()?;
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
@@ -135,7 +153,7 @@ impl WriteQueue {
 
     /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
     pub(crate) fn check_room(&self) -> Result<()> {
-        self.check_use()?;
+        self.check_write()?;
         if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
     }
 
@@ -166,6 +184,12 @@ impl WriteQueue {
             *self.holder.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         }
     }
+}
+
+/// The refusal of a change.
+pub(crate) fn read_only() -> Error {
+    let message = "the handle may only read (Database::read_only); use another handle to write";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn no_share_left() -> Error {

@@ -249,6 +249,7 @@ impl<'o> Base<'o> {
             contention: Contention::new(database, options, self.recorder()),
             open: Arc::default(),
             all: Arc::default(),
+            bytes: Arc::default(),
         })
     }
 }

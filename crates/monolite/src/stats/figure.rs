@@ -10,6 +10,15 @@ use std::fmt::Write as _;
 use super::Histogram;
 use crate::archive::ArchiveStats;
 
+const EPOCH: &str = "Number of the primary's term; 0 until it has one.";
+const TXID: &str = "Number of the newest archived transaction (TXID).";
+const LAG: &str = "How long the oldest commit on this disk has been waiting for the archive.";
+const STAGED: &str = "Bytes kept beside the database for the archive.";
+const RESTORABLE: &str = "Whether the newest archived state can be restored.";
+const COPYING: &str = "Whether a full copy is due; the field says why.";
+const FAILED: &str = "Requests of the store that failed.";
+const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
+
 /// A statistic of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -32,7 +41,7 @@ pub(super) struct Figure {
 
 /// What a figure is now.
 pub(super) enum Value {
-    Counter(Option<u64>),
+    Counter(Option<f64>),
     Gauge(Option<f64>),
     Histogram(Histogram),
     /// For people only.
@@ -68,10 +77,8 @@ impl Row {
 
 impl Shown for u64 {
     fn figures(&self, row: Row) -> Vec<Figure> {
-        row.figure(match row.is_counter {
-            true => Value::Counter(Some(*self)),
-            false => Value::Gauge(Some(*self as f64)),
-        })
+        let is = Some(*self as f64);
+        row.figure(if row.is_counter { Value::Counter(is) } else { Value::Gauge(is) })
     }
 }
 
@@ -101,65 +108,27 @@ impl Shown for Option<ArchiveStats> {
             failed_requests,
             last_error,
         } = self.clone().unwrap_or_default();
-        let gauge = |value: f64| Value::Gauge(is_there.then_some(value));
-        let flag = |value: bool| gauge(f64::from(value));
-        let failed = Value::Counter(is_there.then_some(failed_requests));
-        let of = |part: &str, name: &str, help, value| Figure {
-            field: format!("{}.{part}", row.field),
-            name: format!("monolite_{}_{name}", row.field),
-            help,
-            value,
+        let parts = [
+            ("epoch", "epoch", EPOCH, epoch as f64),
+            ("txid", "txid", TXID, txid as f64),
+            ("lag_ms", "lag_seconds", LAG, lag_ms as f64 / 1e3),
+            ("staged_bytes", "staged_bytes", STAGED, staged_bytes as f64),
+            ("is_restorable", "is_restorable", RESTORABLE, f64::from(is_restorable)),
+            ("copies_because", "is_copying", COPYING, f64::from(copies_because.is_some())),
+            ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
+            ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
+        ];
+        let figure = |(part, name, help, is): (&str, &str, _, _)| {
+            let is = is_there.then_some(is);
+            let is_counter = name.ends_with("_total");
+            Figure {
+                field: format!("{}.{part}", row.field),
+                name: format!("monolite_{}_{name}", row.field),
+                help,
+                value: if is_counter { Value::Counter(is) } else { Value::Gauge(is) },
+            }
         };
-        vec![
-            of(
-                "epoch",
-                "epoch",
-                "Number of the primary's term; 0 until it has one.",
-                gauge(epoch as f64),
-            ),
-            of(
-                "txid",
-                "txid",
-                "Number of the newest archived transaction (TXID).",
-                gauge(txid as f64),
-            ),
-            of(
-                "lag_ms",
-                "lag_seconds",
-                "How long the oldest commit on this disk has been waiting for the archive.",
-                gauge(lag_ms as f64 / 1e3),
-            ),
-            of(
-                "staged_bytes",
-                "staged_bytes",
-                "Bytes kept beside the database for the archive.",
-                gauge(staged_bytes as f64),
-            ),
-            of(
-                "is_restorable",
-                "is_restorable",
-                "Whether the newest archived state can be restored.",
-                flag(is_restorable),
-            ),
-            of(
-                "copies_because",
-                "is_copying",
-                "Whether a full copy is due; the field says why.",
-                flag(copies_because.is_some()),
-            ),
-            of(
-                "failed_requests",
-                "failed_requests_total",
-                "Requests of the store that failed.",
-                failed,
-            ),
-            of(
-                "last_error",
-                "is_failing",
-                "Whether an activity failed and has not succeeded since; the field says why.",
-                flag(last_error.is_some()),
-            ),
-        ]
+        parts.map(figure).into()
     }
 }
 
@@ -180,8 +149,9 @@ pub(super) fn text(databases: &[(String, Vec<Figure>)]) -> String {
 
 fn samples(out: &mut String, Figure { name, value, .. }: &Figure, label: &str) {
     let _ = match value {
-        Value::Counter(Some(number)) => writeln!(out, "{name}{{{label}}} {number}"),
-        Value::Gauge(Some(number)) => writeln!(out, "{name}{{{label}}} {number}"),
+        Value::Counter(Some(number)) | Value::Gauge(Some(number)) => {
+            writeln!(out, "{name}{{{label}}} {number}")
+        }
         Value::Histogram(histogram) => {
             for (bound, count) in histogram.buckets() {
                 let _ = writeln!(out, "{name}_bucket{{{label},le=\"{bound}\"}} {count}");

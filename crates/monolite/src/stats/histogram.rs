@@ -101,8 +101,8 @@ impl Histogram {
         })
     }
 
-    /// The value that a share `q` of the measurements, from 0 to 1, does not exceed; 0 where nothing
-    /// was measured.
+    /// The value that a share `q` of the measurements, from 0 to 1, does not exceed; 0 where
+    /// nothing was measured.
     ///
     /// It is exact to the bucket, and interpolated in it: less than twice, and more than half of
     /// the true one. Compared with a bound (1, 2, 3 or 5 times a power of ten) it is exact. Above

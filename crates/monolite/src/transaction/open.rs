@@ -49,17 +49,20 @@ use super::limits::Limits;
 use super::pool::{HeldConnection, Left, Pool, Start};
 use super::refusals::{
     abandoned, busy, inside_itself, open_for_too_long, rolled_back_in_closure, too_many_open,
+    too_much_together,
 };
 use super::registry::Registry;
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, InteractiveState, Place, Snapshot};
-use super::steps::{Action, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform};
+use super::steps::{
+    Action, Answer, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform,
+};
 use crate::activity::{CallKind, Caller, TransactionActivity};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
 use crate::call::write::Write;
-use crate::call::write_queue::WriteQueue;
+use crate::call::write_queue::{WriteQueue, read_only};
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
@@ -84,6 +87,8 @@ pub(crate) struct Transactions {
     pub(crate) open: Arc<AtomicUsize>,
     /// Those.
     pub(crate) all: Arc<Registry<OpenTransaction>>,
+    /// Bytes that their steps take together.
+    pub(crate) bytes: Arc<AtomicUsize>,
 }
 
 impl Transactions {
@@ -187,13 +192,20 @@ impl OpenTransaction {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
         }
-        let state = Some(Box::new(InteractiveState::new()));
+        let mut state = Box::new(InteractiveState::new());
+        state.steps = Steps::counted_in(&engine.bytes);
         let open = Arc::new(OpenTransaction {
             engine: Arc::clone(engine),
             began: engine.clock.now(),
             caller,
             visit,
-            slot: Mutex::new(Slot { state, told: None, user: None, steps: 0, waiting: 0 }),
+            slot: Mutex::new(Slot {
+                state: Some(state),
+                told: None,
+                user: None,
+                steps: 0,
+                waiting: 0,
+            }),
             is_back: Condvar::new(),
         });
         engine.all.insert(&open);
@@ -352,6 +364,13 @@ impl OpenTransaction {
         self.engine.clock.now().saturating_sub(self.began)
     }
 
+    /// # Errors
+    /// `Invalid` for what a transaction that only reads has no use for.
+    fn check_access(&self, request: &Request) -> Result<()> {
+        let reads = !matches!(request.action, Action::Batch | Action::Savepoint(..));
+        if reads || !request.is_read_only { Ok(()) } else { Err(read_only()) }
+    }
+
     fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
         let limits = &self.engine.limits;
         if state.steps.len() >= limits.max_statements {
@@ -362,7 +381,8 @@ impl OpenTransaction {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let bytes = state.steps.bytes() + request.text.len() + request.parameters.bytes();
+        let more = request.text.len() + request.parameters.bytes();
+        let bytes = state.steps.bytes() + more;
         if bytes > limits.max_bytes {
             let message = format!(
                 "the statements and parameters of the transaction take {bytes} bytes, and it may \
@@ -372,12 +392,16 @@ impl OpenTransaction {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        let together = self.engine.bytes.load(Ordering::Relaxed) + more;
+        if together > limits.max_total_bytes {
+            return Err(too_much_together(together, limits.max_total_bytes));
+        }
         Ok(())
     }
 
-    /// Runs one statement and shows its rows to `reader`; gives the number of changed rows, or the
-    /// rowid, and the reader back.
-    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(i64, R)>
+    /// Runs one statement and shows its rows to `reader`; gives what it answers beside them, and
+    /// the reader back.
+    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(Answer, R)>
     where
         R: RowReader + Send + 'static,
     {
@@ -385,6 +409,8 @@ impl OpenTransaction {
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
         state.given = None;
         self.check(&mut state)?;
+        request.is_read_only = self.engine.writes.is_read_only();
+        self.check_access(&request)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
             Action::Savepoint(what, depth) => {
@@ -401,18 +427,18 @@ impl OpenTransaction {
             }
         };
         let Some(step) = done.step else {
-            let error = done.number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
+            let error = done.answer.err().unwrap_or_else(|| Error::aborted("nothing was done"));
             self.end(&mut state, &error);
             return Err(error);
         };
         self.visit.note_answer(|| step.fingerprint(), step.digest());
         state.given = step.rowids();
         state.steps.push(step);
-        let number = done.number?;
+        let answer = done.answer?;
         if let Some((what, depth, name)) = savepoint {
             state.savepoints.note(what, depth, &name);
         }
-        Ok((number, reader))
+        Ok((answer, reader))
     }
 
     fn dispatch<R>(
@@ -470,11 +496,15 @@ impl OpenTransaction {
         let steps = &state.steps;
         let perform = |tx: &Tx<'_>| {
             let only_reads = match request.action {
-                Action::Change | Action::Query => connection.only_reads(&request.text),
+                Action::Change | Action::Query | Action::Run => {
+                    connection.only_reads(&request.text)
+                }
+                Action::Describe => Some(true),
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            if only_reads == Some(false) && !connection.is_overlay() {
+            let is_for_writer = !connection.is_overlay() && !request.is_read_only;
+            if only_reads == Some(false) && is_for_writer {
                 connection.note_not_run();
                 return Err(request);
             }

@@ -215,6 +215,23 @@ impl<'c> ReadTx<'c> {
         ran.map_err(|error| self.explain(sql, error))?
     }
 
+    /// How many rows `run` has changed, which runs one statement.
+    pub(crate) fn count_changes<N: Default>(
+        &self,
+        traits: Traits,
+        run: impl FnOnce() -> Result<N>,
+    ) -> Result<N> {
+        if traits.has(Traits::CHANGES_ROWS) {
+            return run();
+        }
+        let total = || self.connection.counts().total_changes();
+        let before = total();
+        let changed = run()?;
+        // One that changes no rows leaves the number of the statement before.
+        let has_none = traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || total() == before;
+        Ok(if has_none { N::default() } else { changed })
+    }
+
     /// The outcome that was stored with an idempotency key
     /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if one was and it is
     /// remembered. To be asked before a request is done again, whose statements would find what the
