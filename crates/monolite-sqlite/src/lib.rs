@@ -71,7 +71,7 @@ pub use scan::{Statements, statements};
 pub use surroundings::Surroundings;
 pub use traits::Traits;
 pub use untrusted::QUERY_INSTRUCTIONS;
-pub use verb::is_insert;
+pub use verb::inserts_rows;
 pub use version::{
     MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,
 };

@@ -28,7 +28,7 @@ impl Verb {
 }
 
 /// Whether the first word of `sql` says that it inserts rows.
-pub fn is_insert(sql: &str) -> bool {
+pub(crate) fn is_insert(sql: &str) -> bool {
     // It is asked of each statement, and most begin with their first word.
     let begins_with_it = sql.starts_with(|sign: char| sign.is_ascii_alphabetic());
     let start = if begins_with_it { 0 } else { scan::first(sql).map_or(sql.len(), |it| it.at) };
@@ -36,6 +36,16 @@ pub fn is_insert(sql: &str) -> bool {
     ["INSERT", "REPLACE"].iter().any(|word| {
         text.get(..word.len()).is_some_and(|it| it.eq_ignore_ascii_case(word.as_bytes()))
     })
+}
+
+/// Whether `sql` inserts rows, also behind a `WITH`.
+pub fn inserts_rows(sql: &str) -> bool {
+    if is_insert(sql) {
+        return true;
+    }
+    let is_with = scan::first(sql).is_some_and(|first| first.is_word("WITH"));
+    // Only an INSERT has this word, which is no name without quotes.
+    is_with && has_word(sql, "INTO") && Scan::of(sql).any(|token| token.is_word("INTO"))
 }
 
 /// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
@@ -90,5 +100,19 @@ fn only_the_keywords_join_by_names() {
         ("SELECT $a(') FROM a JOIN b USING(id) WHERE x = '')", true),
     ] {
         assert_eq!(may_join_by_names(text), joins, "{text}");
+    }
+}
+
+#[test]
+fn an_insert_is_seen_behind_with() {
+    for (text, inserts) in [
+        ("INSERT INTO t VALUES (1)", true),
+        ("WITH q AS (SELECT 1) INSERT INTO t SELECT * FROM q", true),
+        (" /* */ with replace(a) AS (SELECT 1) REPLACE INTO t SELECT a FROM replace", true),
+        ("WITH q AS (SELECT 'into' AS \"into\") UPDATE t SET x = (SELECT * FROM q)", false),
+        ("WITH q AS (SELECT 1) SELECT * FROM q -- INTO", false),
+        ("SELECT 1", false),
+    ] {
+        assert_eq!(inserts_rows(text), inserts, "{text}");
     }
 }

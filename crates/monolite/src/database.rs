@@ -416,7 +416,8 @@ impl<E> Database<E> {
     }
 
     /// As [`Database::read`], but returns only when everything it may have seen is on disk: for an
-    /// answer that a power loss must not revoke.
+    /// answer that a power loss must not revoke. With [`Durability::Buffered`](crate::Durability)
+    /// and in memory nothing is synced, and it is a [`Database::read`].
     ///
     /// # Errors
     /// See [`Read::wait`].
@@ -706,7 +707,7 @@ impl<E> Database<E> {
     /// interactive transaction, untrusted query, backup and check. The longest is the first.
     ///
     /// No call waits for this one. Without an entry that has the writer, the writer is idle, or
-    /// commits, syncs or copies the WAL.
+    /// commits, syncs, copies the WAL, or rewrites the file for [`vacuum`](Database::vacuum).
     pub fn running(&self) -> Vec<Activity> {
         let mut running = self.handle.engine.lookout().running();
         running.sort_by_key(|call| std::cmp::Reverse(call.time));
@@ -715,8 +716,7 @@ impl<E> Database<E> {
 
     /// Returns the interactive transactions that are open. The oldest is the first.
     pub fn open_transactions(&self) -> Vec<TransactionActivity> {
-        let open = self.handle.transactions.all.all();
-        let mut open: Vec<_> = open.iter().filter_map(|it| it.activity()).collect();
+        let mut open = self.handle.transactions.all.look(|it| it.activity());
         open.sort_by_key(|transaction| std::cmp::Reverse(transaction.time));
         open
     }

@@ -312,7 +312,7 @@ impl Options {
     /// than `limit`: 1 ms to 1 h. Default: none. It is called once for each run of such a call, an
     /// eighth of `limit` late at most (5 ms if that is more). A panic in it is caught. It runs on
     /// the thread that looks after the time limits, so it must not block: log the [`Activity`], or
-    /// send it elsewhere.
+    /// send it elsewhere. [`Database::close`](crate::Database::close) waits for it.
     ///
     /// ```
     /// use std::time::Duration;

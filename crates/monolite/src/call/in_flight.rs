@@ -11,8 +11,8 @@
 //! - The thread that has the transactions answers them. A batch that was taken is never committed.
 //!
 //! # Threads and locks
-//! The writer has the lock whenever no closure runs, so other threads only try it: a failed attempt
-//! shows that no closure is stuck. While a batch is taken, the write queue's lock is taken under
+//! The writer has the lock whenever no closure runs, so other threads only try it, one at a time: a
+//! failed attempt shows that no closure runs. While a batch is taken, the write queue's lock is taken under
 //! it.
 
 use std::collections::VecDeque;
@@ -61,6 +61,8 @@ pub(crate) struct Closure {
 
 pub(crate) struct InFlight {
     desk: Mutex<Desk>,
+    /// For threads other than the writer's, before they try the desk.
+    looking: Mutex<()>,
     /// Which statement of the closure runs.
     trace: Trace,
 }
@@ -72,9 +74,30 @@ pub(crate) struct HeldBatch<'d> {
     desk: Option<MutexGuard<'d, Desk>>,
 }
 
+/// The desk in the hands of another thread than the writer's.
+struct LeftDesk<'d> {
+    /// Given back first, so that the next one who looks gets it.
+    desk: MutexGuard<'d, Desk>,
+    _alone: MutexGuard<'d, ()>,
+}
+
+impl Deref for LeftDesk<'_> {
+    type Target = Desk;
+
+    fn deref(&self) -> &Desk {
+        &self.desk
+    }
+}
+
+impl DerefMut for LeftDesk<'_> {
+    fn deref_mut(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+}
+
 impl InFlight {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> InFlight {
-        InFlight { desk: Mutex::default(), trace: Trace::new(clock) }
+        InFlight { desk: Mutex::default(), looking: Mutex::default(), trace: Trace::new(clock) }
     }
 
     /// The batch, for the writer.
@@ -87,12 +110,14 @@ impl InFlight {
     }
 
     /// The desk while the writer runs a closure.
-    fn left_desk(&self) -> Option<MutexGuard<'_, Desk>> {
-        match self.desk.try_lock() {
-            Ok(desk) => Some(desk),
-            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    fn left_desk(&self) -> Option<LeftDesk<'_>> {
+        let alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(desk)) => desk.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(LeftDesk { desk, _alone: alone })
     }
 
     /// Takes the batch if the closure that runs has been running `now` for longer than `patience`
@@ -212,4 +237,19 @@ fn looking_never_waits_for_the_writer() {
     let (seen, _) = batch.leave_while(closure, look);
     assert_eq!(seen.map(|call| (call.has_writer, call.time)), Some((true, Duration::from_secs(2))));
     assert_eq!(look(), None);
+}
+
+#[test]
+fn all_who_look_at_once_see_the_closure() {
+    let in_flight = InFlight::new(Arc::<crate::clock::SystemClock>::default());
+    let closure =
+        Closure { since: Duration::ZERO, limit: Duration::MAX, caller: Caller::default() };
+    let look = || (0..2_000).all(|_| in_flight.activity(Duration::from_secs(1)).is_some());
+    let (seen, _) = in_flight.hold().leave_while(closure, || {
+        std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(look));
+            threads.map(|it| it.join().unwrap())
+        })
+    });
+    assert_eq!(seen, [true; 3]);
 }

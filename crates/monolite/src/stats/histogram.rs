@@ -106,10 +106,12 @@ impl Histogram {
     ///
     /// It is exact to the bucket, and interpolated in it: less than twice, and more than half of
     /// the true one. Compared with a bound (1, 2, 3 or 5 times a power of ten) it is exact. Above
-    /// the last bound (100 s) it is that bound.
+    /// the last bound (100 s) it is that bound; the lowest bucket counts from half of its bound.
     pub fn quantile(&self, q: f64) -> f64 {
         let rank = q * self.count() as f64;
-        let (mut lower, mut before) = (0.0, 0);
+        // A share that is a whole number of measurements is that number, whatever its last digit.
+        let rank = if (rank - rank.round()).abs() < 1e-6 { rank.round() } else { rank };
+        let (mut lower, mut before) = (first(self.unit) as f64 / self.unit as f64 / 2.0, 0);
         for (upper, cumulative) in self.buckets() {
             if cumulative > 0 && cumulative as f64 >= rank {
                 let share = (rank - before as f64) / (cumulative - before) as f64;

@@ -188,8 +188,18 @@ impl OpenTransaction {
     ) -> Result<Arc<OpenTransaction>> {
         engine.writes.check_use()?;
         let most = engine.limits.max_open;
-        if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
-            engine.open.fetch_sub(1, Ordering::Relaxed);
+        let is_full = || {
+            let is_full = engine.open.fetch_add(1, Ordering::Relaxed) >= most;
+            if is_full {
+                engine.open.fetch_sub(1, Ordering::Relaxed);
+            }
+            is_full
+        };
+        // One that has ended counts for as long as it is looked at.
+        if is_full() && {
+            engine.all.settle();
+            is_full()
+        } {
             return Err(too_many_open(most));
         }
         let mut state = Box::new(InteractiveState::new());

@@ -1,7 +1,7 @@
 //! Owns what is told of a statement whose text was not known in advance: all that it did, or what
 //! it would be.
 
-use monolite_sqlite::{Traits, is_insert, rusqlite};
+use monolite_sqlite::{Traits, inserts_rows, rusqlite};
 use rusqlite::{Row, Statement};
 
 use super::ReadTx;
@@ -141,7 +141,7 @@ impl ReadTx<'_> {
         let changes =
             self.count_changes(traits, || run(statement).map(|()| connection.changes()))?;
         let rowid = connection.last_insert_rowid();
-        let has_inserted = changes > 0 && (is_insert(sql) || rowid != before);
+        let has_inserted = changes > 0 && (inserts_rows(sql) || rowid != before);
         let last_insert_rowid = has_inserted.then_some(rowid);
         // Now: SQLite may have prepared it again for a new schema when it began.
         Ok(Ran { rows: (), columns: columns(statement), changes, last_insert_rowid })
