@@ -184,7 +184,7 @@ pub struct SlowTransaction {
     pub last_sql: String,
 }
 
-/// Percentiles of a measurement, to three significant digits; zero where nothing was measured.
+/// Percentiles of a measurement, to 6 %; zero where nothing was measured.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
@@ -251,7 +251,7 @@ pub(crate) struct Measured(Mutex<Histogram<u64>>);
 
 impl Default for Measured {
     fn default() -> Measured {
-        let histogram = Histogram::new_with_bounds(1, LARGEST, 3).expect("the bounds are valid");
+        let histogram = Histogram::new_with_bounds(1, LARGEST, 1).expect("the bounds are valid");
         Measured(Mutex::new(histogram))
     }
 }

@@ -42,6 +42,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder;
 use crate::read::readers::{OpenReader, Reader};
+use crate::threads::Awake;
 use crate::tx::Tx;
 
 /// Time that the statements of a transaction take together, from which on it is a long one: to
@@ -128,6 +129,8 @@ struct PoolState {
     /// One for each connection that is open.
     watches: Vec<Arc<Watch>>,
     opening: usize,
+    /// How often one was taken.
+    taken: u64,
     /// Connections that are being closed, outside of the lock.
     closing: usize,
     next: u64,
@@ -191,6 +194,7 @@ pub(crate) struct Pool {
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
     changes: Arc<WalControl>,
+    awake: Arc<Awake>,
 }
 
 /// A connection in the hands of one statement.
@@ -207,6 +211,7 @@ impl Pool {
         options: &Options,
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
+        awake: Arc<Awake>,
     ) -> Pool {
         let (state, freed) = (Mutex::default(), Condvar::new());
         let (open, clock) = (Arc::clone(&opener.reader), Arc::clone(&options.clock));
@@ -221,6 +226,7 @@ impl Pool {
             clock,
             progress,
             changes,
+            awake,
         }
     }
 
@@ -246,6 +252,7 @@ impl Pool {
     ) -> Result<HeldConnection<'_>> {
         let now = self.clock.now();
         let mut state = self.state();
+        state.taken += 1;
         if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
             drop(state);
             let (connection, rested) = (waiting.connection, now.saturating_sub(waiting.since));
@@ -350,6 +357,7 @@ impl Pool {
             (false, false) => connection.begin(&self.progress, now)?,
         }
         connection.watch().begin(now);
+        self.awake.note();
         Ok(held)
     }
 
@@ -504,6 +512,26 @@ impl SnapshotHolder for Pool {
 
     /// They look by themselves, every [`LOOK`].
     fn wake_waiters(&self) {}
+
+    fn uses(&self) -> u64 {
+        self.state().taken
+    }
+
+    fn close_idle(&self) {
+        let mut state = self.state();
+        let vacant = std::mem::take(&mut state.vacant);
+        let is_vacant = |watch: &Arc<Watch>| vacant.iter().any(|it| Arc::ptr_eq(watch, it.watch()));
+        state.watches.retain(|watch| !is_vacant(watch));
+        state.closing += vacant.len();
+        drop(state);
+        let closed = vacant.len();
+        drop(vacant);
+        self.pins.close_idle();
+        let mut state = self.state();
+        assert!(state.closing >= closed, "a connection that is being closed is counted");
+        state.closing -= closed;
+        self.signal(state);
+    }
 }
 
 fn closed() -> Error {

@@ -48,7 +48,8 @@ impl Bench {
             )
             .read_time_limit(LIMIT);
         let wal = Arc::clone(&database.wal);
-        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal));
+        let awake = Arc::default();
+        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal), awake);
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }
     }
 

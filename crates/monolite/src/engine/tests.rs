@@ -1,0 +1,71 @@
+//! Tests of the threads and connections that a database has while it is used, and while it is not.
+
+use std::fs;
+use std::path::Path;
+
+use crate::threads::shortage;
+use crate::{Database, ErrorKind, Options};
+
+/// How many descriptors of the WAL at `path` there are: one for each connection, and the engine's.
+/// (SQLite keeps those of the database file for later connections, as the first `close` would drop
+/// all locks.)
+fn descriptors(path: &Path) -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    open.filter(|it| fs::read_link(it.as_ref().unwrap().path()).is_ok_and(|it| it == path)).count()
+}
+
+fn is_used(db: &Database) -> bool {
+    let parts = &db.engine().parts;
+    parts.queue.is_attended()
+        || parts.threads().iter().any(|threads| threads.queue.is_attended())
+        || parts.awake.is_attended()
+}
+
+fn use_it(db: &Database) {
+    db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait().unwrap();
+    let count = |tx: &crate::ReadTx<'_>| tx.query_row("SELECT count(*) FROM t", (), |r| r.get(0));
+    let waited: i64 = db.read(count).wait().unwrap();
+    let awaited: i64 = smol::block_on(async { db.read(count).await.unwrap() });
+    assert_eq!(waited, awaited);
+    let transaction = db.transaction().unwrap();
+    transaction.execute("INSERT INTO t VALUES (2)", ()).wait().unwrap();
+    transaction.commit().wait().unwrap();
+}
+
+#[test]
+fn an_idle_database_has_no_threads_and_only_the_connection_of_its_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let (path, wal) = (path.join("db"), path.join("db-wal"));
+    let db = Options::new().readers(2).open(path).unwrap();
+    assert!(!is_used(&db));
+    let before = descriptors(&wal);
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    for _ in 0..3 {
+        use_it(&db);
+        assert!(is_used(&db) && descriptors(&wal) > before);
+        while is_used(&db) || descriptors(&wal) > before {
+            std::thread::yield_now();
+        }
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn work_that_gets_no_thread_is_refused_and_later_work_is_done() {
+    let db = Options::new().readers(2).open(":memory:").unwrap();
+    shortage::after(0);
+    let write = || db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait();
+    let read = || {
+        let read = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0)));
+        smol::block_on(async { read.await.map(drop) })
+    };
+    for refused in [write().unwrap_err(), read().unwrap_err()] {
+        assert_eq!(refused.kind(), ErrorKind::Storage, "{refused}");
+        assert!(refused.to_string().contains("thread"), "{refused}");
+    }
+    shortage::after(usize::MAX);
+    write().unwrap();
+    read().unwrap();
+    db.close().unwrap();
+}
