@@ -140,7 +140,6 @@ impl Parts {
             between: Arc::clone(between),
             in_flight,
             observers: Arc::clone(&syncer.observers),
-            awake: Arc::clone(&self.awake),
             max_batch: options.max_batch,
             lag_limit: LagLimit::of(archive, options),
             archived: archive.map(|archive| Arc::clone(&archive.archived)),
@@ -207,7 +206,7 @@ impl Duties {
             checkpoint: Duty::new(parts.checkpointer(open_checkpointer)),
             watch: Duty::new(Watching(Arc::clone(&parts.watchdog))),
         };
-        Writing::serves(&parts.queue, &duties.write);
+        Writing::serves(&parts.queue, &duties.write, Arc::clone(&parts.awake));
         syncer.handover.starter.set(&duties.sync);
         parts.checkpoints.starter.set(&duties.checkpoint);
         parts.awake.starter.set(&duties.watch);
@@ -258,6 +257,8 @@ impl Engine {
         let checkpoints = base.checkpoints(&opened.wal, archived, &holders);
         let transactions = base.transactions(pool, &queue);
         let writer = base.writer(opened.writer, opened.writer_deadline, &opened.wal);
+        // It is idle until the first write.
+        writer.release_memory();
         let told = observers(&transactions, archived);
         let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
         let in_flight = Arc::new(InFlight::default());
@@ -529,6 +530,7 @@ impl Running {
                 self.files.let_go();
                 let archive = self.archive.as_ref();
                 let last = last_checkpoint(&writer, progress, &self.wal_file, archive);
+                writer.release_memory();
                 if let Some(archive) = archive.filter(|_| last.is_ok()) {
                     archive.archiving.settled();
                 }

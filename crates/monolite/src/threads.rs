@@ -132,11 +132,19 @@ impl Awake {
     /// A use has begun that may overrun its time.
     #[inline]
     pub(crate) fn note(&self) {
+        // Without a thread to be had, the next use tries again.
+        let _ = self.ensure();
+    }
+
+    /// As [`Awake::note`], of a use that must not be without the thread.
+    ///
+    /// # Errors
+    /// As [`Duty::start`].
+    #[inline]
+    pub(crate) fn ensure(&self) -> Result<()> {
         // Without an instruction: see `leave`.
         compiler_fence(Ordering::SeqCst);
-        if !self.is_attended.load(Ordering::Relaxed) {
-            self.attend();
-        }
+        if self.is_attended.load(Ordering::Relaxed) { Ok(()) } else { self.attend() }
     }
 
     #[cfg(test)]
@@ -145,14 +153,11 @@ impl Awake {
     }
 
     #[cold]
-    fn attend(&self) {
-        if self.starter.is_set()
-            && !self.is_attended.swap(true, Ordering::SeqCst)
-            && self.starter.start().is_err()
-        {
-            // The next use tries again.
-            self.is_attended.store(false, Ordering::SeqCst);
+    fn attend(&self) -> Result<()> {
+        if !self.starter.is_set() || self.is_attended.swap(true, Ordering::SeqCst) {
+            return Ok(());
         }
+        self.starter.start().inspect_err(|_| self.is_attended.store(false, Ordering::SeqCst))
     }
 
     /// The thread leaves, unless the database `is_in_use`; tells whether it does.

@@ -38,11 +38,21 @@ pub fn trim_memory() {
 pub struct Maintenance<'c>(pub(super) &'c Connection);
 
 impl Maintenance<'_> {
-    /// Frees the prepared statements and the page cache, as long as no statement runs.
+    /// Frees the prepared statements, the page cache, and what
+    /// [`Maintenance::reserve_memory`] reserves, while no statement runs.
     pub fn release_memory(self) {
-        self.0.forget_cached_statements();
+        self.0.prepared.release();
         // SAFETY: the handle is that of an open connection.
         unsafe { ffi::sqlite3_db_release_memory(self.0.raw().handle()) };
+        // It stays where something has a part of it.
+        let _ = setup::have_lookaside(self.0.raw(), 0);
+    }
+
+    /// Reserves the memory for small pieces again, which an open connection has until it is
+    /// released.
+    pub fn reserve_memory(self) {
+        // It is there already where something has a part of it.
+        let _ = setup::have_lookaside(self.0.raw(), setup::PIECES);
     }
 
     fn ask<T: FromSql>(self, pragma: &str) -> Result<T> {

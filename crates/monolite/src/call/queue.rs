@@ -141,6 +141,9 @@ impl<T: Queued> Queue<T> {
             return false;
         }
         state.leave();
+        if state.started == 0 {
+            state.items.rest();
+        }
         true
     }
 

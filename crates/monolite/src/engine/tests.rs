@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::threads::shortage;
-use crate::{Database, ErrorKind, Options};
+use crate::{Database, ErrorKind, Options, UntrustedLimits};
 
 /// How many descriptors of the WAL at `path` there are: one for each connection, and the engine's.
 /// (SQLite keeps those of the database file for later connections, as the first `close` would drop
@@ -19,6 +19,14 @@ fn is_used(db: &Database) -> bool {
     parts.queue.is_attended()
         || parts.threads().iter().any(|threads| threads.queue.is_attended())
         || parts.awake.is_attended()
+        || parts.untrusted.is_attended()
+}
+
+/// Waits until it is not used, and as many descriptors are left as there were `before`.
+fn rests(db: &Database, wal: &Path, before: usize) {
+    while is_used(db) || descriptors(wal) > before {
+        std::thread::yield_now();
+    }
 }
 
 fn use_it(db: &Database) {
@@ -30,6 +38,11 @@ fn use_it(db: &Database) {
     let transaction = db.transaction().unwrap();
     transaction.execute("INSERT INTO t VALUES (2)", ()).wait().unwrap();
     transaction.commit().wait().unwrap();
+    let untrusted = db.query_untrusted("SELECT count(*) FROM t", (), &UntrustedLimits::new());
+    // Not every SQLite can limit it.
+    if let Err(error) = untrusted.wait() {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
 }
 
 #[test]
@@ -44,10 +57,26 @@ fn an_idle_database_has_no_threads_and_only_the_connection_of_its_writer() {
     for _ in 0..3 {
         use_it(&db);
         assert!(is_used(&db) && descriptors(&wal) > before);
-        while is_used(&db) || descriptors(&wal) > before {
-            std::thread::yield_now();
-        }
+        rests(&db, &wal, before);
     }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_transaction_that_ends_while_the_database_rests_leaves_no_connection_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let (path, wal) = (path.join("db"), path.join("db-wal"));
+    let db = Options::new().open(path).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    rests(&db, &wal, descriptors(&wal));
+    let before = descriptors(&wal);
+    let transaction = db.transaction().unwrap();
+    transaction.execute("INSERT INTO t VALUES (1)", ()).wait().unwrap();
+    rests(&db, &wal, usize::MAX);
+    assert!(descriptors(&wal) > before, "it keeps its connection");
+    drop(transaction);
+    rests(&db, &wal, before);
     db.close().unwrap();
 }
 
@@ -60,9 +89,11 @@ fn work_that_gets_no_thread_is_refused_and_later_work_is_done() {
         let read = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0)));
         smol::block_on(async { read.await.map(drop) })
     };
-    for refused in [write().unwrap_err(), read().unwrap_err()] {
+    // No closure of a writer runs that is not watched.
+    for (refused, thread) in [(write(), "monolite-watch"), (read(), "monolite-read")] {
+        let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Storage, "{refused}");
-        assert!(refused.to_string().contains("thread"), "{refused}");
+        assert!(refused.to_string().contains(thread), "{refused}");
     }
     shortage::after(usize::MAX);
     write().unwrap();

@@ -44,7 +44,6 @@ pub(super) struct WriteLoop {
     pub(super) between: Arc<BetweenBatches>,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) observers: Arc<Observers>,
-    pub(super) awake: Arc<Awake>,
     pub(super) max_batch: usize,
     pub(super) lag_limit: Option<LagLimit>,
     /// Where members wait for the archive, if there is one.
@@ -67,12 +66,13 @@ impl Work for Writing {
 }
 
 impl Writing {
-    /// Has the queue start `duty`, by which all that comes is refused where no thread can be had.
-    pub(super) fn serves(queue: &Arc<WriteQueue>, duty: &Arc<Duty<Writing>>) {
+    /// Has the queue start `duty`, and what watches it. All that comes is refused where no threads
+    /// can be had.
+    pub(super) fn serves(queue: &Arc<WriteQueue>, duty: &Arc<Duty<Writing>>, awake: Arc<Awake>) {
         let (duty, refused) = (Arc::downgrade(duty), Arc::downgrade(queue));
         queue.has_consumers_started(1, move || {
             let Some((duty, queue)) = duty.upgrade().zip(refused.upgrade()) else { return };
-            let Err(error) = duty.start() else { return };
+            let Err(error) = awake.ensure().and_then(|()| duty.start()) else { return };
             queue.lacks_consumer();
             for mut member in queue.drain() {
                 member.overrule(error.repeated());
@@ -85,7 +85,7 @@ impl Writing {
 impl WriteLoop {
     fn run(&self, writer: &mut Writer) {
         let _inside = Inside::enter(self.database, Place::Write);
-        self.awake.note();
+        writer.connection().maintenance().reserve_memory();
         let mut members = VecDeque::new();
         let in_flight = Arc::clone(&self.in_flight);
         let mut batch = in_flight.hold();
@@ -111,8 +111,7 @@ impl WriteLoop {
                 return;
             }
             if is_idle && self.queue.leave() {
-                writer.connection().maintenance().release_memory();
-                return;
+                return writer.release_memory();
             }
         }
     }

@@ -64,7 +64,7 @@ pub(crate) struct Reader {
 #[derive(Default)]
 struct Seat {
     /// `None` before it is used, when it was idle for long, and once the pool is closed.
-    open: Option<Open>,
+    open: Option<Box<Open>>,
     snapshot: Option<KeptSnapshot>,
     last_sql: RefCell<String>,
 }
@@ -377,7 +377,7 @@ impl Seat {
             let reader = (readers.open)()?;
             let watch = Arc::new(Watch::new(reader.connection.revoker()));
             slot.set_watch(Some(Arc::clone(&watch)));
-            self.open = Some(Open { reader, watch });
+            self.open = Some(Box::new(Open { reader, watch }));
         }
         Ok(())
     }
@@ -397,7 +397,7 @@ impl Seat {
         let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
         assert!(is_newer, "a later read sees no earlier state");
         self.end_snapshot();
-        let Open { reader, watch } = self.open.as_ref().ok_or_else(closed)?;
+        let Open { reader, watch } = self.open.as_deref().ok_or_else(closed)?;
         reader.connection.begin_read()?;
         watch.take_snapshot(current.committed, now);
         self.snapshot = Some(current);
@@ -434,7 +434,7 @@ impl Turn<'_> {
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
         seat.start(readers, slot, now)?;
-        let Open { reader, watch } = seat.open.as_ref().ok_or_else(closed)?;
+        let Open { reader, watch } = seat.open.as_deref().ok_or_else(closed)?;
         watch.begin(now);
         readers.awake.note();
         let _attached = work::attach(watch);
@@ -466,6 +466,8 @@ impl Drop for Turn<'_> {
         if let Some(mut seat) = self.seat.take() {
             self.leave(&mut seat);
         }
+        // The watchdog may have left, and not closed a connection that was in use.
+        self.readers.awake.note();
         if self.readers.waiters.load(Ordering::SeqCst) > 0 {
             drop(self.readers.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             self.readers.freed.notify_one();
@@ -476,7 +478,7 @@ impl Drop for Turn<'_> {
 impl Turn<'_> {
     /// Leaves the connection as the next read expects it, after a panic, too.
     fn leave(&self, seat: &mut Seat) {
-        let Some(Open { reader, watch }) = &mut seat.open else { return };
+        let Some(Open { reader, watch }) = seat.open.as_deref_mut() else { return };
         let is_revoked = watch.end();
         reader.deadline.clear();
         // An I/O error ends the transaction of a read as well as that of a write.

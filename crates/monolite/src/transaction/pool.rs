@@ -409,6 +409,8 @@ impl Pool {
             state.vacant.push(connection);
         }
         self.signal(state);
+        // Who closes it when it is not used any more may have left.
+        self.awake.note();
     }
 
     fn rested(&self, now: Duration, age: Duration) -> Option<Box<PooledConnection>> {

@@ -266,6 +266,14 @@ impl<T: Queued> Lanes<T> {
         waiting
     }
 
+    /// Forgets who has used how much, and gives the memory of former items back, when nothing is
+    /// here.
+    pub(super) fn rest(&mut self) {
+        assert!(self.len == 0 && self.waiting == 0, "an item in the queue keeps its place");
+        // Tickets of items that got in are still about.
+        *self = Lanes { next_ticket: self.next_ticket, ..Lanes::new(self.capacity) };
+    }
+
     fn lane(&mut self, principal: Principal) -> &mut Lane<T> {
         let Some(id) = principal else { return &mut self.own };
         if self.others.is_empty() && !self.own.items.is_empty() {
@@ -508,6 +516,7 @@ mod tests {
                             came.entry(item.0).or_default().push(item.1);
                         }
                     }
+                    1 if consumer.lanes.is_empty() => consumer.lanes.rest(),
                     1 if !tickets.is_empty() => {
                         let ticket = tickets.swap_remove(random.usize(0..tickets.len()));
                         if let Some(Item(principal, number)) = consumer.lanes.withdraw(ticket) {
