@@ -67,6 +67,7 @@ pub(super) fn set_up(
 ) -> Result<Hooks> {
     // What stays until the close, as functions do, has no part of it: it can be given back.
     setup::have_lookaside(inner, 0)?;
+    setup::have_large_error(inner);
     if role == Role::Overlay {
         overlay::check_vfs(inner)?;
     }

@@ -117,6 +117,22 @@ pub(super) fn have_lookaside(connection: &rusqlite::Connection, pieces: c_int) -
     })
 }
 
+/// Has the text of the latest error, which SQLite keeps, be no small piece: it fails with a long one.
+pub(super) fn have_large_error(connection: &rusqlite::Connection) {
+    static NAME: [u8; 2 * PIECE_BYTES as usize] = {
+        let mut name = [b'-'; 2 * PIECE_BYTES as usize];
+        name[name.len() - 1] = 0;
+        name
+    };
+    let (name, mode) = (NAME.as_ptr().cast(), ffi::SQLITE_CHECKPOINT_PASSIVE);
+    // SAFETY: the handle is open and used by this thread alone, the name ends with a zero, and the
+    // counts may be null. Nothing is done: no database has that name.
+    unsafe {
+        let counts = ptr::null_mut();
+        ffi::sqlite3_wal_checkpoint_v2(connection.handle(), name, mode, counts, counts);
+    }
+}
+
 /// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
 /// `bytes` that it does not use.
 pub(super) fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Result<()> {
