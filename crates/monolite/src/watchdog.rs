@@ -120,12 +120,10 @@ impl Watchdog {
             let uses = self.holders.uses();
             if self.is_in_use() || uses != used {
                 (used, idle) = (uses, Stopwatch::start());
-            } else if idle.elapsed() >= linger() {
-                if self.awake.leave(|| self.is_in_use()) {
-                    // What is used from now on has another thread close it.
-                    self.holders.close_idle();
-                    return trim_memory();
-                }
+            } else if idle.elapsed() >= linger() && self.awake.leave(|| self.is_in_use()) {
+                // What is used, or given back, from now on has another thread close it.
+                self.holders.close_idle();
+                return trim_memory();
             }
             stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             if !*stopped {

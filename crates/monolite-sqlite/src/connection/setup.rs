@@ -117,7 +117,7 @@ pub(super) fn have_lookaside(connection: &rusqlite::Connection, pieces: c_int) -
     })
 }
 
-/// Has the text of the latest error, which SQLite keeps, be no small piece: it fails with a long one.
+/// Has the text of the latest error, which SQLite keeps, be no small piece: fails with a long one.
 pub(super) fn have_large_error(connection: &rusqlite::Connection) {
     static NAME: [u8; 2 * PIECE_BYTES as usize] = {
         let mut name = [b'-'; 2 * PIECE_BYTES as usize];
