@@ -470,6 +470,22 @@ mod tests {
     }
 
     #[test]
+    fn the_ticket_of_an_item_that_got_in_before_a_rest_takes_back_no_other() {
+        let (mut lanes, mut items, mut spent) = (Lanes::new(1), VecDeque::new(), Spent::default());
+        let tickets = [0, 2].map(|number| {
+            assert_eq!(lanes.push(Item(Some(1), number)), Ok(()));
+            let ticket = lanes.wait(Item(Some(1), number + 1));
+            (0..2).for_each(|_| lanes.take(1, &mut items, &mut spent));
+            lanes.rest();
+            ticket
+        });
+        assert_eq!(items.len(), 4);
+        assert_eq!(lanes.push(Item(Some(1), 4)), Ok(()));
+        let _waits = lanes.wait(Item(Some(1), 5));
+        assert_eq!(tickets.map(|ticket| lanes.withdraw(ticket)), [None, None]);
+    }
+
+    #[test]
     fn who_has_used_the_least_comes_first() {
         let hog_is_long = |principal| if principal == Some(1) { LONG } else { SHORT };
         let mut consumer = Consumer::new(1_000, hog_is_long);
@@ -516,7 +532,6 @@ mod tests {
                             came.entry(item.0).or_default().push(item.1);
                         }
                     }
-                    1 if consumer.lanes.is_empty() => consumer.lanes.rest(),
                     1 if !tickets.is_empty() => {
                         let ticket = tickets.swap_remove(random.usize(0..tickets.len()));
                         if let Some(Item(principal, number)) = consumer.lanes.withdraw(ticket) {
