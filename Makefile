@@ -9,13 +9,14 @@ check:
 	@./scripts/setup test
 	$(XTASK) check
 
-# Whether it works here: formatting, tidy checks, all tests.
+# Whether it works here: formatting, tidy checks, all tests but long ones and those of the web
+# services in `examples`.
 test:
 	@./scripts/setup test
 	$(XTASK) test
 
-# What CI runs: `make test`, and then, whatever that found, lints, documentation, long tests, models,
-# versions of rusqlite, our scripts beside plain SQLite, torture, fuzzing.
+# What CI runs: `make test`, and then, whatever that found, lints, documentation, the tests that it
+# left out, models, versions of rusqlite, our scripts beside plain SQLite, torture, fuzzing.
 gate:
 	@./scripts/setup gate
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested

@@ -37,6 +37,7 @@ mod position;
 mod refused;
 mod upkeep;
 mod upload;
+mod waiting;
 
 use std::fmt;
 use std::fs;
@@ -66,6 +67,7 @@ use feed::Feed;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
 use upkeep::Noticeboard;
+pub use waiting::has_unarchived;
 
 /// How long an opening waits to be told that the archive refuses it, and until a copy that is due
 /// is there: a program that runs for a moment leaves an archive that can be restored. What takes

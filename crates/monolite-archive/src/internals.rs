@@ -53,7 +53,7 @@
 //! # }
 //! ```
 
-pub use crate::archiver::{Adopted, Present, adopt};
+pub use crate::archiver::{Adopted, Present, adopt, has_unarchived};
 pub use crate::catalog::Catalog;
 pub use crate::compaction::{compact, compact_level, snapshot, snapshot_at};
 pub use crate::file::ArchivedFile;
@@ -73,3 +73,4 @@ pub use crate::retention::{Horizon, Retention};
 pub use crate::slot::{Found, Place, Slot, SlotId};
 pub use crate::store::{Call, Decide, Fault, FaultyStore};
 pub use crate::verify::verify;
+pub use crate::wall_clock::now as wall_clock_now;

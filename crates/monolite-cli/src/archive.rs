@@ -1,6 +1,7 @@
 //! `monolite archive` and `monolite restore`: name the archive, show progress, print what is found.
 
 mod changes;
+mod health;
 mod options;
 
 use crate::arguments::{self, Archived};
@@ -9,6 +10,7 @@ use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
 use crate::{json, words};
 use anyhow::{Context as _, Result, bail, ensure};
+use health::Health;
 use monolite::Database;
 use monolite_archive::{
     Error, ErrorKind, Fetched, Kept, Layout, Listing, Part, Record, Store, Tag, Target,
@@ -31,7 +33,7 @@ const STOPPED: Stopped = Stopped("the archive has all that it had");
 /// Carries out a command of `monolite archive`.
 pub(crate) fn run(command: &arguments::Archive) -> Result<()> {
     match command {
-        arguments::Archive::Status(archived) => status(archived),
+        arguments::Archive::Status(command) => status(command),
         arguments::Archive::List(listed) => list(&listed.archive, listed.times),
         arguments::Archive::Verify(archived) => prove(archived),
         arguments::Archive::Drill(drill) => rehearse(&drill.archive, &drill.scratch),
@@ -207,6 +209,8 @@ struct Status<'a> {
     hole: Option<String>,
     /// None where no Monolite writes, as with Litestream.
     primary: Option<Record>,
+    /// Whether the archive keeps up, if that was asked.
+    health: Option<Health>,
 }
 
 #[derive(Serialize)]
@@ -218,7 +222,8 @@ struct LevelStatus {
     last_txid: String,
 }
 
-fn status(archived: &Archived) -> Result<()> {
+fn status(command: &arguments::Status) -> Result<()> {
+    let archived = &command.archive;
     let archive = Watched::open(archived)?;
     let catalog = catalog(&archive, &archived.url)?;
     let of_level = |level: Level| {
@@ -238,6 +243,10 @@ fn status(archived: &Archived) -> Result<()> {
         archive.reading("reading", 0, || newest.header(&archive, &archive.layout))?.timestamp;
     let snapshots = catalog.files().iter().filter(|file| file.txids.is_snapshot());
     let hole = Plan::new(&catalog, Target::Latest, &archive, &archive.layout).err();
+    let primary = archive.reading("reading", 0, || leader(&archive, &archive.layout))?;
+    let database = command.database.as_deref();
+    let health = |most| health::judge(&archive, &catalog, time, primary.as_ref(), most, database);
+    let health = command.max_lag.map(health).transpose()?;
     let status = Status {
         url: &archived.url,
         levels: Level::all().filter_map(of_level).collect(),
@@ -245,7 +254,8 @@ fn status(archived: &Archived) -> Result<()> {
         newest_time: time.to_string(),
         oldest_snapshot_txid: snapshots.map(|file| file.txids.max()).min().map(|it| it.to_string()),
         hole: hole.map(|hole| hole.to_string()),
-        primary: archive.reading("reading", 0, || leader(&archive, &archive.layout))?,
+        primary,
+        health,
     };
     show_status(archived, &status)?;
     ensure!(
@@ -253,7 +263,7 @@ fn status(archived: &Archived) -> Result<()> {
         "the newest state of {} cannot be restored: files are gone. {REMEDY}",
         archived.url
     );
-    Ok(())
+    status.health.map_or(Ok(()), Health::into_result)
 }
 
 fn show_status(archived: &Archived, status: &Status<'_>) -> Result<()> {
@@ -282,6 +292,9 @@ fn show_status(archived: &Archived, status: &Status<'_>) -> Result<()> {
             epoch.0,
             state.trim_matches('"')
         )?;
+    }
+    if let Some(Health { says, .. }) = &status.health {
+        writeln!(out, "{says}")?;
     }
     Ok(out.flush()?)
 }

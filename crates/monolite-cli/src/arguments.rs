@@ -3,7 +3,7 @@
 mod archive;
 mod files;
 
-pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore};
+pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
 
 use crate::developer::arguments as developer;

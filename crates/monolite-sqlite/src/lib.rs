@@ -67,9 +67,11 @@ pub use revoke::{Revocation, Revoker};
 pub use rowids::plain::{PlainNumbers, inserted_into};
 pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
+pub use scan::{Statements, statements};
 pub use surroundings::Surroundings;
 pub use traits::Traits;
 pub use untrusted::QUERY_INSTRUCTIONS;
+pub use verb::is_insert;
 pub use version::{
     MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,
 };

@@ -153,36 +153,60 @@ pub(crate) fn first(sql: &str) -> Option<Token<'_>> {
     Scan::of(sql).find(|token| !matches!(token.kind, Kind::Blank | Kind::Sign(b';')))
 }
 
-/// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,
-/// and within a trigger at one behind `; END`. What is behind a NUL is no part of it.
-pub(crate) fn statements(sql: &str) -> Statements<'_> {
+/// Cuts a script into its statements, which can then be run one after the other.
+///
+/// A statement ends where `sqlite3_complete` says: at a semicolon, and in a trigger at one behind
+/// `; END`. Pieces with nothing but blanks and comments are left out, and so is what follows a NUL.
+pub fn statements(sql: &str) -> Statements<'_> {
     let end = sql.find('\0').unwrap_or(sql.len());
     Statements { rest: sql[..end].trim_start_matches('\u{feff}') }
 }
 
-/// See [`statements`].
-pub(crate) struct Statements<'s> {
+/// The statements of a script in order, from [`statements`]. Each is a part of the script, with the
+/// blanks before it and its semicolon.
+#[derive(Clone, Debug)]
+pub struct Statements<'s> {
     rest: &'s str,
+}
+
+impl<'s> Statements<'s> {
+    /// What follows the statements that were taken.
+    pub fn rest(&self) -> &'s str {
+        self.rest
+    }
 }
 
 impl<'s> Iterator for Statements<'s> {
     type Item = &'s str;
 
     fn next(&mut self) -> Option<&'s str> {
-        let (mut scan, mut start, mut ends_at_end) = (Scan::of(self.rest), Start::Nothing, 0);
-        for token in scan.by_ref().filter(|token| token.kind != Kind::Blank) {
-            start = start.followed_by(&token);
-            ends_at_end = match token.kind {
-                Kind::Sign(b';') if start != Start::Trigger || ends_at_end == 2 => break,
-                Kind::Sign(b';') => 1,
-                _ if ends_at_end == 1 && token.is_word("end") => 2,
-                _ => 0,
-            };
+        loop {
+            let statement = cut_next(&mut self.rest);
+            if statement.is_empty() {
+                return None;
+            }
+            if first(statement).is_some() {
+                return Some(statement);
+            }
         }
-        let (statement, rest) = self.rest.split_at(scan.at);
-        self.rest = rest;
-        (!statement.is_empty()).then_some(statement)
     }
+}
+
+/// Takes the first statement off `rest`, which may be one without words.
+fn cut_next<'s>(rest: &mut &'s str) -> &'s str {
+    let (mut scan, mut start, mut ends_at_end) = (Scan::of(rest), Start::Nothing, 0);
+    for token in scan.by_ref().filter(|token| token.kind != Kind::Blank) {
+        start = start.followed_by(&token);
+        ends_at_end = match token.kind {
+            Kind::Sign(b';') if start != Start::Trigger || ends_at_end == 2 => break,
+            Kind::Sign(b';') => 1,
+            _ if ends_at_end == 1 && token.is_word("end") => 2,
+            _ => 0,
+        };
+    }
+    let (statement, behind) = rest.split_at(scan.at);
+    *rest = behind;
+    statement
 }
 
 /// What the first words of a statement have said.
@@ -224,15 +248,20 @@ fn a_script_is_cut_where_sqlite_ends_its_statements() {
             "VALUES (1)",
         ],
         &["CREATE TABLE trigger(a);", "CREATE TABLE [a;b](\"c;\");", "\n"],
-        &[";", ";", "SELECT 1"],
+        &[";", ";", "SELECT 1", ";", "-- SELECT 2"],
     ] {
         let script = parts.concat();
-        let cut: Vec<_> = statements(&script).collect();
-        assert_eq!(cut.concat(), script);
-        let expected: Vec<_> =
-            parts.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
-        let found: Vec<_> = cut.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
-        assert_eq!(found, expected);
+        let trimmed = |part: &str| part.trim_matches([' ', ';', '\n']).to_owned();
+        let expected: Vec<_> = parts.iter().map(|part| trimmed(part)).collect();
+        let has_words = |part: &&String| !part.is_empty() && !part.starts_with("--");
+        let found: Vec<_> = statements(&script).map(trimmed).collect();
+        assert!(found.iter().eq(expected.iter().filter(has_words)), "{found:?}");
+        let mut all = statements(&script);
+        while let Some(statement) = all.next() {
+            let before = script.len() - all.rest().len();
+            assert!(script[..before].ends_with(statement), "{statement}");
+        }
+        assert_eq!(all.rest(), "");
     }
     assert_eq!(statements("SELECT 1;\0 SELECT 2").collect::<Vec<_>>(), ["SELECT 1;"]);
     assert_eq!(statements("\u{feff}SELECT 1").collect::<Vec<_>>(), ["SELECT 1"]);

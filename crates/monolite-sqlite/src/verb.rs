@@ -1,6 +1,6 @@
 //! Owns the look at the words of a statement, for what SQLite does not tell of it otherwise.
 
-use crate::scan;
+use crate::scan::{self, Scan};
 
 /// What a statement is, by its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Verb {
 }
 
 /// Whether the first word of `sql` says that it inserts rows.
-pub(crate) fn is_insert(sql: &str) -> bool {
+pub fn is_insert(sql: &str) -> bool {
     // It is asked of each statement, and most begin with their first word.
     let begins_with_it = sql.starts_with(|sign: char| sign.is_ascii_alphabetic());
     let start = if begins_with_it { 0 } else { scan::first(sql).map_or(sql.len(), |it| it.at) };
@@ -46,7 +46,9 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
 /// Whether `text` may join tables by the columns that have the same names (`USING`, `NATURAL`), of
 /// which SQLite does not ask the authorizer.
 pub(crate) fn may_join_by_names(text: &str) -> bool {
-    ["using", "natural"].iter().any(|word| has_word(text, word))
+    let is_in =
+        |word: &&str| has_word(text, word) && Scan::of(text).any(|token| token.is_word(word));
+    ["using", "natural"].iter().any(is_in)
 }
 
 #[test]
@@ -73,5 +75,20 @@ fn the_first_word_is_found_behind_blanks() {
         ] {
             assert_eq!(Verb::of(&format!("{blank}{rest}")), verb, "{blank}{rest}");
         }
+    }
+}
+
+#[test]
+fn only_the_keywords_join_by_names() {
+    for (text, joins) in [
+        ("SELECT * FROM a JOIN b USING(id)", true),
+        ("SELECT * FROM a NATURAL JOIN b", true),
+        ("SELECT 'it''s' FROM a JOIN b/**/uSiNg(id)", true),
+        ("SELECT 'using', \"natural\", [using], `using`", false),
+        ("SELECT using_it, naturally FROM a -- using", false),
+        ("SELECT x'', \"'\" FROM a NATURAL JOIN b WHERE x = ''", true),
+        ("SELECT $a(') FROM a JOIN b USING(id) WHERE x = '')", true),
+    ] {
+        assert_eq!(may_join_by_names(text), joins, "{text}");
     }
 }

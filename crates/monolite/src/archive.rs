@@ -30,6 +30,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use monolite_sqlite::lock_holder;
 pub use monolite_sqlite::vfs::WalPosition;
 pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
 

@@ -246,7 +246,7 @@ impl Checkpoints {
         } else {
             self.blocked_at.store(bytes, Ordering::Relaxed);
         }
-        self.recorder.writer_pause_ns.record_time(self.clock.now() - start);
+        self.recorder.writer_pause_seconds.record_time(self.clock.now() - start);
         Ok(done)
     }
 
@@ -312,11 +312,14 @@ impl Checkpoints {
     }
 
     fn no_room(&self) -> Error {
+        let keepers = self.holders.running().into_iter().filter(|call| call.keeps_wal);
+        let keeper = keepers.max_by_key(|call| call.time);
         let message = format!(
-            "the WAL holds {} of at most {} bytes and a reader keeps it from restarting; end \
+            "the WAL holds {} of at most {} bytes and a reader keeps it from restarting{}; end \
              long reads, or raise the option wal_limit_bytes",
             self.wal_bytes(),
-            self.limit
+            self.limit,
+            keeper.map_or_else(String::new, |it| format!(", {}", it.held()))
         );
         Error::new(ErrorKind::Overloaded, message)
     }
@@ -439,7 +442,7 @@ impl Checkpointer {
         let start = clock.now();
         let done = connection.checkpoint(CheckpointMode::Passive)?;
         self.checkpoints.recorder.checkpoint_passes.add(1);
-        self.checkpoints.recorder.checkpoint_time_ns.record_time(clock.now() - start);
+        self.checkpoints.recorder.checkpoint_seconds.record_time(clock.now() - start);
         Ok(done)
     }
 

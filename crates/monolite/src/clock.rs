@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Where the engine's time comes from.
 ///
 /// ```
@@ -43,6 +45,11 @@ use std::time::{Duration, Instant};
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since an arbitrary start; never goes backwards.
     fn now(&self) -> Duration;
+
+    /// The same time, or a few milliseconds less if that costs less: for the times of statements.
+    fn coarse(&self) -> Duration {
+        self.now()
+    }
 }
 
 /// The system's monotonic clock.
@@ -55,18 +62,36 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// assert!(clock.now() >= before);
 /// ```
 #[derive(Debug)]
-pub struct SystemClock(Instant);
+pub struct SystemClock {
+    start: Instant,
+    start_tick: Duration,
+}
 
 impl Default for SystemClock {
     fn default() -> SystemClock {
-        SystemClock(real_now())
+        SystemClock { start: real_now(), start_tick: system_time(ClockId::Monotonic) }
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
-        real_now() - self.0
+        real_now() - self.start
     }
+
+    fn coarse(&self) -> Duration {
+        system_time(COARSE).saturating_sub(self.start_tick)
+    }
+}
+
+/// The time at the system's latest tick, up to 4 ms ago on Linux. It costs 10 ns to read, and the
+/// exact one 40 to 100.
+#[cfg(target_os = "linux")]
+const COARSE: ClockId = ClockId::MonotonicCoarse;
+#[cfg(not(target_os = "linux"))]
+const COARSE: ClockId = ClockId::Monotonic;
+
+fn system_time(of: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(of)).unwrap_or_default()
 }
 
 #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "this is the place"))]
@@ -94,6 +119,20 @@ impl Stopwatch {
         #[cfg(all(test, shuttle))]
         let time = crate::models::any_time_for(time);
         time
+    }
+}
+
+/// A moment of real time, to a few milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick(u64);
+
+impl Tick {
+    pub(crate) fn now() -> Tick {
+        Tick(nanos(system_time(COARSE)))
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        Duration::from_nanos(Tick::now().0.saturating_sub(self.0))
     }
 }
 

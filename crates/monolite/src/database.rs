@@ -4,6 +4,7 @@ mod opening;
 mod transact;
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use monolite_sqlite::rusqlite;
 use rusqlite::Row;
 
+use crate::activity::{Activity, CallKind, Caller, TransactionActivity};
 use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
@@ -213,8 +215,31 @@ impl<E> Database<E> {
     /// ```
     #[must_use]
     pub fn with_principal(&self, principal: u64) -> Database<E> {
+        self.with_writes(self.handle.writes.of(principal))
+    }
+
+    /// Another handle on the same database, which changes nothing: its writes fail with `Invalid`,
+    /// and so does a statement of its interactive transactions that would change something, which
+    /// can then go on. Its backups and checkpoints work.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let create = "CREATE TABLE t(x)";
+    /// let looks = db.read_only();
+    /// assert!(looks.write(move |tx| tx.execute(create, ())).wait().is_err());
+    /// let tx = looks.transaction()?;
+    /// assert!(tx.execute(create, ()).wait().is_err());
+    /// let tables = "SELECT count(*) FROM sqlite_schema";
+    /// assert_eq!(tx.query_row(tables, (), |row| row.get::<_, i64>(0)).wait()?, 0);
+    /// tx.commit().wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(&self) -> Database<E> {
         let Handle { engine, writes, transactions, time_limit } = &*self.handle;
-        let writes = Arc::new(writes.of(principal));
+        let writes = Arc::new(writes.read_only());
         let transactions =
             Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
         let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
@@ -242,14 +267,38 @@ impl<E> Database<E> {
     /// [`Synced`](Durability::Synced) or `Archived`; `Buffered` needs `Buffered`.
     #[must_use]
     pub fn with_durability(&self, durability: Durability) -> Database<E> {
-        let Handle { engine, writes, transactions, time_limit } = &*self.handle;
+        let Handle { engine, writes, time_limit, .. } = &*self.handle;
         let waits = engine.archive_wait(durability, *time_limit);
         let refusal = engine.check_durability(durability).err();
-        let writes = Arc::new(writes.awaiting_archive(waits).refusing(refusal));
+        self.with_writes(writes.awaiting_archive(waits).refusing(refusal))
+    }
+
+    /// Another handle on the same database, whose calls have this name. [`Database::running`],
+    /// [`Stats::slow_transactions`], [`Options::on_slow`] and errors show it, and the line of the
+    /// program that made the call. Without a name they show that line alone.
+    ///
+    /// The name is a literal, because it goes with each call and must cost it nothing.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// let checkout = db.named("checkout");
+    /// checkout.write(|tx| tx.execute("CREATE TABLE orders(id)", ())).wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn named(&self, name: &'static str) -> Database<E> {
+        self.with_writes(self.handle.writes.named(name))
+    }
+
+    /// Another handle on the same database, whose writes and commits go through `writes`.
+    fn with_writes(&self, writes: WriteQueue) -> Database<E> {
+        let Handle { engine, transactions, time_limit, .. } = &*self.handle;
+        let (engine, writes, time_limit) = (Arc::clone(engine), Arc::new(writes), *time_limit);
         let transactions =
             Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
-        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
-        let time_limit = *time_limit;
+        let transactions = Arc::new(transactions);
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
@@ -268,6 +317,7 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// See [`Write::wait`].
+    #[track_caller]
     pub fn write<T, F>(&self, body: F) -> Write<T, E>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
@@ -284,6 +334,7 @@ impl<E> Database<E> {
     /// See [`Write::wait`]; and `Overloaded` when it and the transactions of its commit changed
     /// more than the WAL had left. Nothing of it is done, and the WAL has restarted: a new closure
     /// that does the same probably fits. (One given to `write` is run again instead.)
+    #[track_caller]
     pub fn write_once<T, F>(&self, body: F) -> Write<T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
@@ -298,6 +349,7 @@ impl<E> Database<E> {
     /// # Errors
     /// `Overloaded` when the queue is full, `Closed`, `Poisoned`; those of the transaction come
     /// from the handle.
+    #[track_caller]
     pub fn try_write<T, F>(&self, body: F) -> Result<Write<T, E>>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
@@ -311,6 +363,13 @@ impl<E> Database<E> {
         Ok(Write::in_queue(caller, writes))
     }
 
+    /// This handle as one that the application uses for `kind` of work, at the line that called.
+    #[track_caller]
+    fn caller(&self, kind: CallKind) -> Caller {
+        self.handle.writes.terms().caller.at(kind, Location::caller())
+    }
+
+    #[track_caller]
     fn submit<B, T>(&self, body: B) -> Write<T, E>
     where
         B: Body<T, E> + 'static,
@@ -321,6 +380,7 @@ impl<E> Database<E> {
         Write::submit(self.member(body, &caller), caller, &self.handle.writes)
     }
 
+    #[track_caller]
     fn member<B, T>(&self, body: B, caller: &Arc<Completion<T, E>>) -> Box<dyn Member>
     where
         B: Body<T, E> + 'static,
@@ -328,7 +388,8 @@ impl<E> Database<E> {
         E: From<Error> + Send + 'static,
     {
         let Handle { writes, time_limit, .. } = &*self.handle;
-        let member = Submission::new(body, writes.terms(), Arc::clone(caller));
+        let terms = writes.terms().of(self.caller(CallKind::Write));
+        let member = Submission::new(body, terms, Arc::clone(caller));
         Box::new(match time_limit {
             Some(limit) => member.within(*limit),
             None => member,
@@ -344,13 +405,14 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// See [`Read::wait`].
+    #[track_caller]
     pub fn read<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
-        let limit = self.handle.time_limit;
-        Read::new(self.handle.engine.reads(), limit, Answer::AtOnce, body)
+        let (caller, limit) = (self.caller(CallKind::Read), self.handle.time_limit);
+        Read::new(self.handle.engine.reads(), caller, limit, Answer::AtOnce, body)
     }
 
     /// As [`Database::read`], but returns only when everything it may have seen is on disk: for an
@@ -358,13 +420,14 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// See [`Read::wait`].
+    #[track_caller]
     pub fn read_durable<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
-        let limit = self.handle.time_limit;
-        Read::new(self.handle.engine.reads(), limit, Answer::OnceDurable, body)
+        let (caller, limit) = (self.caller(CallKind::Read), self.handle.time_limit);
+        Read::new(self.handle.engine.reads(), caller, limit, Answer::OnceDurable, body)
     }
 
     /// As [`Database::read_durable`], but returns only when everything it may have seen is in the
@@ -374,13 +437,14 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// See [`Read::wait`]; `Invalid` when the database has no archive.
+    #[track_caller]
     pub fn read_archived<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
-        let limit = self.handle.time_limit;
-        Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived(limit), body)
+        let (caller, limit) = (self.caller(CallKind::Read), self.handle.time_limit);
+        Read::new(self.handle.engine.reads(), caller, limit, Answer::OnceArchived(limit), body)
     }
 
     /// Returns a moment of the archived history that has every write acknowledged before this call.
@@ -427,6 +491,7 @@ impl<E> Database<E> {
     ///
     /// # Panics
     /// With the panic of `map`, where the stream is polled.
+    #[track_caller]
     pub fn read_stream<T, F>(
         &self,
         sql: impl Into<String>,
@@ -439,6 +504,7 @@ impl<E> Database<E> {
     {
         let Handle { engine, time_limit, .. } = &*self.handle;
         let query = Query {
+            caller: self.caller(CallKind::Stream),
             sql: sql.into(),
             parameters: parameters.into_parameters(),
             time_limit: *time_limit,
@@ -474,6 +540,7 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// See [`UntrustedQuery::wait`].
+    #[track_caller]
     pub fn query_untrusted(
         &self,
         sql: impl Into<String>,
@@ -482,7 +549,8 @@ impl<E> Database<E> {
     ) -> UntrustedQuery {
         let room = self.handle.engine.untrusted();
         let parameters = parameters.into_parameters();
-        UntrustedQuery::start(room, sql.into(), parameters, limits.clone())
+        let caller = self.caller(CallKind::Untrusted);
+        UntrustedQuery::start(room, caller, sql.into(), parameters, limits.clone())
     }
 
     /// Makes a backup at `target`: an ordinary SQLite file with the content of one moment after
@@ -540,7 +608,12 @@ impl<E> Database<E> {
 
     /// A read that returns only when everything it may have seen is as durable as this handle's
     /// writes; it waits up to `wait` for the archive.
-    fn read_as_written<T, F>(&self, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
+    fn read_as_written<T, F>(
+        &self,
+        caller: Caller,
+        wait: Option<Duration>,
+        body: F,
+    ) -> Read<'_, F, T, E>
     where
         F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
         E: From<Error>,
@@ -548,7 +621,7 @@ impl<E> Database<E> {
         let Handle { engine, writes, time_limit, .. } = &*self.handle;
         let is_archived = writes.terms().archive_wait.is_some();
         let answer = if is_archived { Answer::OnceArchived(wait) } else { Answer::OnceDurable };
-        Read::new(engine.reads(), *time_limit, answer, body)
+        Read::new(engine.reads(), caller, *time_limit, answer, body)
     }
 
     /// Copies the WAL into the database file now, and makes the next commit overwrite the WAL from
@@ -632,6 +705,25 @@ impl<E> Database<E> {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         self.handle.engine.jobs()
+    }
+
+    /// Returns what runs now: the call that has the writer, and each read, stream, statement of an
+    /// interactive transaction, untrusted query, backup and check. The longest is the first.
+    ///
+    /// No call waits for this one. Without an entry that has the writer, the writer is idle, or
+    /// commits, syncs or copies the WAL.
+    pub fn running(&self) -> Vec<Activity> {
+        let mut running = self.handle.engine.lookout().running();
+        running.sort_by_key(|call| std::cmp::Reverse(call.time));
+        running
+    }
+
+    /// Returns the interactive transactions that are open. The oldest is the first.
+    pub fn open_transactions(&self) -> Vec<TransactionActivity> {
+        let open = self.handle.transactions.all.all();
+        let mut open: Vec<_> = open.iter().filter_map(|it| it.activity()).collect();
+        open.sort_by_key(|transaction| std::cmp::Reverse(transaction.time));
+        open
     }
 
     /// Returns the counters and measurements since the database was opened.

@@ -49,6 +49,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::jobs::{Job, Jobs};
+use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Durability, Options};
 use crate::progress::Progress;
@@ -107,6 +108,7 @@ struct Parts {
     transactions: Arc<Transactions>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
+    lookout: Arc<Lookout>,
     watchdog: Arc<Watchdog>,
     awake: Arc<Awake>,
     jobs: Arc<Jobs>,
@@ -261,9 +263,10 @@ impl Engine {
         writer.release_memory();
         let told = observers(&transactions, archived);
         let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(InFlight::new(Arc::clone(&options.clock)));
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let watchdog = base.watchdog(&queue, &in_flight, holders, threads);
+        let lookout = base.lookout(&queue, &in_flight, &holders, threads);
+        let watchdog = base.watchdog(&queue, &in_flight, holders, &lookout);
         let Base { database, progress, recorder, awake, .. } = base;
         let parts = Parts {
             queue,
@@ -272,6 +275,7 @@ impl Engine {
             transactions,
             checkpoints,
             progress,
+            lookout,
             watchdog,
             awake,
             jobs: Arc::new(Jobs::new(database)),
@@ -330,6 +334,10 @@ impl Engine {
         &self.parts.transactions
     }
 
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.parts.lookout
+    }
+
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.parts.jobs
     }
@@ -359,6 +367,7 @@ impl Engine {
             temp_bytes_max: self.spill.bytes_max(),
             wal_frames_recovered: self.recovered.frames,
             wal_frames_discarded: self.recovered.discarded,
+            slow_calls: self.recorder.slow_transactions.total(),
             ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),
             is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()

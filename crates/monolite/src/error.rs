@@ -177,6 +177,10 @@ impl Error {
         Error::new(ErrorKind::Aborted, reason)
     }
 
+    pub(crate) fn closed() -> Error {
+        Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
+    }
+
     pub(crate) fn without_archive(what: &str) -> Error {
         let message = format!("{what} needs an archive; open the database with Options::archive");
         Error::new(ErrorKind::Invalid, message)

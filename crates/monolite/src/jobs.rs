@@ -287,8 +287,7 @@ impl Jobs {
         self.database.check_process()?;
         let mut state = self.state();
         if state.is_closed {
-            let message = "the database is closed; open it again to use it";
-            return Err(Error::new(ErrorKind::Closed, message));
+            return Err(Error::closed());
         }
         let (context, database) = (JobContext { shared: Arc::clone(shared) }, self.database);
         let thread = spawn("monolite-job", move || {

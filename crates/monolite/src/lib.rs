@@ -37,8 +37,9 @@
 //! The handles that [`Database::write`] and [`Database::read`] return are futures, too; no async
 //! runtime is needed or assumed.
 //!
-//! Guides are in `docs/guides`: among them `types.md` for the first hour, `web.md`, `testing.md`
-//! and `deploying.md` for a service, `moving.md` from another library, and `when-not.md`.
+//! Guides are in `docs/guides`: among them `types.md` for the first hour, `web.md`, `testing.md`,
+//! `deploying.md` and `monitoring.md` for a service, `moving.md` from another library, and
+//! `when-not.md`.
 //!
 //! A transaction's life is told in `ARCHITECTURE.md`; the algorithm that makes batches fast and
 //! isolated stands in the header of `write/writer.rs`.
@@ -60,6 +61,7 @@ mod tx;
 mod untrusted;
 
 mod engine;
+mod lookout;
 mod watchdog;
 
 pub mod archive;
@@ -78,6 +80,7 @@ mod read;
 
 mod call;
 
+mod activity;
 mod clock;
 mod names;
 mod pacer;
@@ -88,6 +91,8 @@ mod threads;
 #[cfg(all(test, shuttle))]
 mod models;
 
+pub use activity::slow::SlowTransaction;
+pub use activity::{Activity, CallKind, Caller, TransactionActivity};
 pub use backup::Backup;
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
@@ -100,11 +105,11 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
-pub use stats::{SlowTransaction, Stats, Summary};
+pub use stats::{Histogram, Stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};
-pub use tx::{ReadTx, Tx};
+pub use tx::{Column, Description, Ran, ReadTx, Tx};
 pub use untrusted::{UntrustedLimits, UntrustedQuery, UntrustedRows};
 
 pub use monolite_sqlite::rusqlite;
@@ -129,6 +134,28 @@ pub use rusqlite::{Params, Row, named_params, params};
 /// ```
 #[doc(inline)]
 pub use monolite_sqlite::ConnectionSetup;
+
+#[doc(inline)]
+pub use monolite_sqlite::Statements;
+
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let script = "CREATE TABLE t(x); -- and a row:
+///               INSERT INTO t VALUES (';') RETURNING x;;";
+/// let changes = db.write(move |tx| {
+///     let mut changes = 0;
+///     for sql in monolite::statements(script) {
+///         changes += tx.run(sql, (), (), |_, _| Ok(()))?.changes;
+///     }
+///     Ok(changes)
+/// });
+/// assert_eq!(changes.wait()?, 1);
+/// # db.close()
+/// # }
+/// ```
+#[doc(inline)]
+pub use monolite_sqlite::statements;
 
 /// ```
 /// use monolite::Function;
@@ -158,6 +185,8 @@ mod guides {
     struct Backup;
     #[doc = include_str!("../../../docs/guides/migrations.md")]
     struct Migrations;
+    #[doc = include_str!("../../../docs/guides/looking.md")]
+    struct Looking;
     #[doc = include_str!("../../../docs/guides/maintenance.md")]
     struct Maintenance;
     #[cfg(feature = "serde")]
@@ -184,6 +213,8 @@ mod guides {
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]
     struct Deploying;
+    #[doc = include_str!("../../../docs/guides/monitoring.md")]
+    struct Monitoring;
     #[doc = include_str!("../../../docs/guides/errors.md")]
     struct Errors;
     #[cfg(feature = "serde")]

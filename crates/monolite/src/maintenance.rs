@@ -337,29 +337,31 @@ pub(crate) fn is_damage(error: &Error) -> bool {
 
 /// Submits a write of the engine's own.
 fn submit<T: Send + 'static>(
+    name: &'static str,
     writes: &Arc<WriteQueue>,
     limit: Option<Duration>,
     body: impl FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
 ) -> Write<T> {
     fn boxed<B: Body<T, Error> + 'static, T: Send + 'static>(
+        name: &'static str,
         body: B,
         limit: Option<Duration>,
         writes: &Arc<WriteQueue>,
     ) -> Write<T> {
         let caller = Completion::new();
-        let member = Submission::new(body, writes.terms().of_upkeep(), Arc::clone(&caller));
+        let member = Submission::new(body, writes.terms().of_upkeep(name), Arc::clone(&caller));
         let member = match limit {
             Some(limit) => member.within(limit),
             None => member,
         };
         Write::submit(Box::new(member), caller, writes)
     }
-    boxed(Repeatable(body), limit, writes)
+    boxed(name, Repeatable(body), limit, writes)
 }
 
 /// Gathers statistics where that is due.
 pub(crate) fn optimize(writes: &Arc<WriteQueue>) -> Write<()> {
-    submit(writes, None, |tx| tx.execute_batch(OPTIMIZE))
+    submit("optimize", writes, None, |tx| tx.execute_batch(OPTIMIZE))
 }
 
 /// Gathers statistics again and again.
@@ -393,7 +395,7 @@ pub(crate) fn vacuum(
     let mut vacuumed = Vacuumed::default();
     loop {
         job.check()?;
-        let (mode, before, after) = submit(writes, limit, step).wait()?;
+        let (mode, before, after) = submit("vacuum", writes, limit, step).wait()?;
         if mode == AutoVacuum::None && before > 0 {
             job.tell(0, before);
             vacuumed.pages = rewrite(writes, limit).wait()?;
@@ -415,6 +417,7 @@ fn rewrite(writes: &Arc<WriteQueue>, limit: Option<Duration>) -> Write<u64> {
     let alone = Alone { limit, around: Around::Vacuum };
     let body = |tx: &Tx<'_>| Ok::<_, Error>(tx.free_pages()?.1);
     let caller = Completion::new();
-    let member = Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
+    let member =
+        Submission::new(Repeatable(body), writes.terms().of_upkeep("vacuum"), Arc::clone(&caller));
     Write::submit(Box::new(member.alone(alone)), caller, writes)
 }

@@ -298,8 +298,11 @@ impl Migrations {
             Ok(Ok(true))
         };
         let caller = Completion::new();
-        let member =
-            Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
+        let member = Submission::new(
+            Repeatable(body),
+            writes.terms().of_upkeep("migrations"),
+            Arc::clone(&caller),
+        );
         Write::submit(Box::new(member.alone(alone)), caller, writes)
     }
 
@@ -311,8 +314,11 @@ impl Migrations {
             status.problems.first().map_or(Ok(()), |problem| Err(wrong(problem)))
         };
         let caller = Completion::new();
-        let member =
-            Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
+        let member = Submission::new(
+            Repeatable(body),
+            writes.terms().of_upkeep("migrations"),
+            Arc::clone(&caller),
+        );
         Write::submit(Box::new(member), caller, writes)
     }
 

@@ -9,6 +9,7 @@ use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{Direct, Storage};
 use monolite_sqlite::{ConnectionSetup, Setup};
 
+use crate::activity::Activity;
 use crate::archive::Archive;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
@@ -120,6 +121,7 @@ pub struct Options {
     pub(crate) untrusted_threads: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Option<Decorate>,
+    pub(crate) on_slow: Option<OnSlow>,
     pub(crate) setup: Option<Additions>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
 }
@@ -131,6 +133,19 @@ pub(crate) struct Additions(pub(crate) Setup);
 impl std::fmt::Debug for Additions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Additions(..)")
+    }
+}
+
+/// What is told of a call that holds up others for longer than `limit`.
+#[derive(Clone)]
+pub(crate) struct OnSlow {
+    pub(crate) limit: Duration,
+    pub(crate) report: Arc<dyn Fn(&Activity) + Send + Sync>,
+}
+
+impl std::fmt::Debug for OnSlow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OnSlow").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
@@ -170,6 +185,7 @@ impl Default for Options {
             untrusted_threads: 2,
             clock: Arc::new(SystemClock::default()),
             storage: None,
+            on_slow: None,
             setup: None,
             archive: None,
         }
@@ -284,11 +300,35 @@ impl Options {
         self
     }
 
-    /// A write transaction that takes longer is remembered with its last statement in
-    /// [`Stats::slow_transactions`](crate::Stats::slow_transactions): 1 µs to 1 h. Default: 100 ms.
+    /// A write, a read or a statement of an interactive transaction that takes longer is remembered
+    /// with its slowest statement in [`Stats::slow_transactions`](crate::Stats::slow_transactions):
+    /// 1 µs to 1 h. Default: 100 ms.
     #[must_use]
     pub fn slow_transaction(mut self, time: Duration) -> Options {
         self.slow_transaction = time;
+        self
+    }
+
+    /// Calls `report` while a call has the writer, or keeps the WAL from restarting, for longer
+    /// than `limit`: 1 ms to 1 h. Default: none. It is called once for each such call, an eighth of
+    /// `limit` late at most (5 ms if that is more). It runs on the thread that looks after the time
+    /// limits, so it must not block: log the [`Activity`], or send it elsewhere.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Options::new()
+    ///     .on_slow(Duration::from_secs(1), |call| eprintln!("{:?} so far: {call}", call.time))
+    ///     .open(":memory:")?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_slow<F>(mut self, limit: Duration, report: F) -> Options
+    where
+        F: Fn(&Activity) + Send + Sync + 'static,
+    {
+        self.on_slow = Some(OnSlow { limit, report: Arc::new(report) });
         self
     }
 
@@ -463,6 +503,9 @@ impl Options {
         within("stream_stall_limit", self.stream_stall_limit, MS, HOUR)?;
         within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
+        if let Some(on_slow) = &self.on_slow {
+            within("on_slow", on_slow.limit, MS, HOUR)?;
+        }
         within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;
         within("temp_limit_bytes", self.temp_limit_bytes, 1 << 20, 16 << 40)?;
         if let Some(interval) = self.optimize_every {

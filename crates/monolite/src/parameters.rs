@@ -27,11 +27,10 @@ use crate::error::{Error, Result};
 pub enum Parameters {
     /// The first value is bound to `?1`.
     Positional(Vec<Value>),
-    /// Each value is bound to the parameter of that name, sigil included (`:id`, `@id`, `$id`); all
-    /// parameters of the statement must be named.
+    /// Each value is bound to the parameter of that name: `:id`, or `id` for `:id`, `@id` or `$id`.
+    /// Every parameter needs a value, and every value a parameter. `?3` has the name `3`, `?` none.
     Named(Vec<(String, Value)>),
-    /// Each value is bound to the parameters of that name without a sigil; all parameters of the
-    /// statement must be named, and there may be values that it has no parameter for.
+    /// As `Named`, and there may be values that the statement has no parameter for.
     Fields(Vec<(String, Value)>),
 }
 
@@ -79,37 +78,37 @@ impl Parameters {
                     statement.raw_bind_parameter(i + 1, value)?;
                 }
             }
-            Parameters::Named(values) => bind_named(statement, values)?,
-            Parameters::Fields(values) => bind_fields(statement, values)?,
+            Parameters::Named(values) => {
+                let is_used = bind_by_name(statement, values)?;
+                if let Some(unknown) = is_used.iter().position(|is_used| !is_used) {
+                    return Err(rusqlite::Error::InvalidParameterName(values[unknown].0.clone()));
+                }
+            }
+            Parameters::Fields(values) => drop(bind_by_name(statement, values)?),
         }
         Ok(())
     }
 }
 
-/// Binds each value by its name. A parameter that is not named would be NULL, in a `WHERE` without
-/// a word.
-fn bind_named(statement: &mut Statement<'_>, values: &[(String, Value)]) -> rusqlite::Result<()> {
-    let mut is_bound = vec![false; statement.parameter_count()];
-    for (name, value) in values {
-        let Some(index) = statement.parameter_index(name)? else {
-            return Err(rusqlite::Error::InvalidParameterName(name.clone()));
-        };
-        statement.raw_bind_parameter(index, value)?;
-        is_bound[index - 1] = true;
-    }
-    let missing = is_bound.iter().position(|is_bound| !is_bound);
-    missing.map_or(Ok(()), |missing| Err(not_given(statement, missing + 1)))
-}
-
-/// Binds to each parameter the value of its name.
-fn bind_fields(statement: &mut Statement<'_>, values: &[(String, Value)]) -> rusqlite::Result<()> {
+/// Binds to each parameter the value of its name; which of the values were used. A parameter
+/// without a value would be NULL, in a `WHERE` without a word.
+fn bind_by_name(
+    statement: &mut Statement<'_>,
+    values: &[(String, Value)],
+) -> rusqlite::Result<Vec<bool>> {
+    let mut is_used = vec![false; values.len()];
     for index in 1..=statement.parameter_count() {
-        let name = statement.parameter_name(index).and_then(|name| name.get(1..));
-        let field = values.iter().find(|(field, _)| Some(field.as_str()) == name);
-        let Some((_, value)) = field else { return Err(not_given(statement, index)) };
-        statement.raw_bind_parameter(index, value)?;
+        let is_it = |(given, _): &(String, Value)| {
+            let name = statement.parameter_name(index);
+            name.is_some_and(|name| *given == name || Some(given.as_str()) == name.get(1..))
+        };
+        let Some(at) = values.iter().position(is_it) else {
+            return Err(not_given(statement, index));
+        };
+        statement.raw_bind_parameter(index, &values[at].1)?;
+        is_used[at] = true;
     }
-    Ok(())
+    Ok(is_used)
 }
 
 fn not_given(statement: &Statement<'_>, index: usize) -> rusqlite::Error {

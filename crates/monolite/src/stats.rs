@@ -1,32 +1,35 @@
 //! Owns what the engine counts and measures about itself.
 //!
+//! A line of the table makes a field of [`Stats`], its figures for Prometheus, and its line in
+//! `docs/stats.md`.
+//!
 //! # Threads and locks
-//! Counters are atomics; histograms are behind one mutex each group, taken once per batch, sync or
-//! checkpoint, never per transaction or read.
+//! Counters and histograms are atomics; histograms change once per batch, sync or checkpoint, never
+//! per transaction or read.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
+use crate::activity::slow::{SlowTransaction, SlowTransactions};
 use crate::archive::ArchiveStats;
 
-/// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
-const SLOW_KEPT: usize = 32;
+pub use self::histogram::Histogram;
 
-/// Largest value a histogram tells apart: an hour in nanoseconds.
-const LARGEST: u64 = 3_600_000_000_000;
+use self::figure::{Figure, Row, Shown, Value};
+use self::histogram::{Numbers, Times};
+
+mod figure;
+mod histogram;
 
 /// Makes of each line `name: shown type = recorded type` a field of [`Stats`], the field of
-/// [`Recorder`] behind it, and the step from one to the other.
+/// [`Recorder`] behind it, the step from one to the other, and its figures.
 macro_rules! statistics {
-    ($($(#[$doc:meta])* $name:ident: $shown:ty = $recorded:ty,)*) => {
+    ($($heading:literal {
+        $($(#[doc = $doc:literal])+ $name:ident: $shown:ty = $recorded:ty,)+
+    })+) => {
         /// A snapshot of the engine's counters and measurements, from [`Database::stats`].
         ///
         /// Counters run from the opening of the database. What to alert on is in
-        /// `docs/guides/deploying.md`.
+        /// `docs/guides/monitoring.md`.
         ///
         /// ```
         /// # fn main() -> monolite::Result<()> {
@@ -45,194 +48,185 @@ macro_rules! statistics {
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Stats {
-            $($(#[$doc])* pub $name: $shown,)*
+            $($($(#[doc = $doc])+ pub $name: $shown,)+)+
+        }
+
+        impl Stats {
+            /// The figures of each part of the table, under its heading.
+            fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
+                vec![$(($heading, [$(self.$name.figures(Row {
+                    field: stringify!($name),
+                    help: concat!($($doc),+).trim_ascii_start(),
+                    is_counter: <$recorded as Recorded<$shown>>::IS_COUNTER,
+                })),+].into_iter().flatten().collect())),+]
+            }
         }
 
         /// Where the engine's threads record; the fields are those of [`Stats`].
         #[derive(Default)]
         pub(crate) struct Recorder {
-            $(pub(crate) $name: $recorded,)*
+            $($(pub(crate) $name: $recorded,)+)+
         }
 
         impl Recorder {
             /// Everything that is recorded here; the caller adds what lives [`Elsewhere`].
             pub(crate) fn snapshot(&self) -> Stats {
-                Stats { $($name: self.$name.show(),)* }
+                Stats { $($($name: self.$name.show(),)+)+ }
             }
         }
     };
 }
 
 statistics! {
-    /// Write transactions answered, failed ones included.
-    transactions: u64 = Count,
-    /// Write transactions that failed: their own error, a constraint, a panic, a time limit.
-    failed_transactions: u64 = Count,
-    /// Write transactions interrupted by their time limit.
-    timed_out_transactions: u64 = Count,
-    /// Runs of closures beyond the first, because a neighbour was undone.
-    reruns: u64 = Count,
-    /// Write transactions refused because another one's closure did not return in time.
-    refused_behind_stuck: u64 = Count,
-    /// Commits of SQLite, each of one batch.
-    commits: u64 = Count,
-    /// Savepoints opened to guard members.
-    savepoints: u64 = Count,
-    /// Syncs of the WAL (`fdatasync`).
-    syncs: u64 = Count,
-    /// Read transactions.
-    reads: u64 = Elsewhere,
-    /// Reads that used the snapshot of the read before, because nothing was committed in between.
-    reads_on_kept_snapshot: u64 = Elsewhere,
-    /// Readers whose snapshot was ended because it kept the WAL from restarting.
-    revoked_readers: u64 = Count,
-    /// Write transactions waiting in the queue now.
-    queue_depth: u64 = Elsewhere,
-    /// Write transactions committed and waiting for their sync now, or for the archive with
-    /// [`Durability::Archived`](crate::Durability::Archived).
-    unsynced_transactions: u64 = Elsewhere,
-    /// How far the archive is, if there is one.
-    archive: Option<ArchiveStats> = Elsewhere,
-    /// Bytes in use in the WAL now.
-    wal_bytes: u64 = Elsewhere,
-    /// Most bytes that were in use in the WAL.
-    wal_bytes_max: u64 = Elsewhere,
-    /// Bytes in temporary files now.
-    temp_bytes: u64 = Elsewhere,
-    /// Most bytes that were in temporary files at once.
-    temp_bytes_max: u64 = Elsewhere,
-    /// Frames of the WAL that were committed and not yet in the database file when it was opened,
-    /// as after a crash.
-    wal_frames_recovered: u64 = Elsewhere,
-    /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
-    /// crash interrupted, or after damage.
-    wal_frames_discarded: u64 = Elsewhere,
-    /// Whether the engine sees which pages are read: not when another library has initialised
-    /// SQLite in this process before. Then interactive transactions are always replayed whole, and
-    /// readers empty their page caches at each commit.
-    is_tracking_pages: bool = Elsewhere,
-    /// Checkpoint passes in the background.
-    checkpoint_passes: u64 = Count,
-    /// Completed checkpoints; each lets the WAL restart.
-    checkpoints_completed: u64 = Count,
-    /// Times writes had to wait because the WAL was at its limit.
-    wal_stalls: u64 = Count,
-    /// Interactive transactions open now.
-    open_transactions: u64 = Elsewhere,
-    /// Interactive transactions that the writer replayed and compared whole at commit.
-    transactions_replayed: u64 = Count,
-    /// Interactive transactions whose leading queries the writer left out, because no page that
-    /// they had read changed since.
-    transactions_unchanged: u64 = Count,
-    /// Interactive transactions that changed nothing, so that their commit cost nothing.
-    transactions_read_only: u64 = Count,
-    /// Times that an interactive transaction waited for its turn among colliding ones.
-    turns_waited: u64 = Count,
-    /// How long it waited each time, in nanoseconds.
-    turn_wait_time_ns: Summary = Measured,
-    /// Turns that were taken away, because they had lasted too long.
-    turns_taken_away: u64 = Count,
-    /// Attempts of interactive transactions that ended in a conflict.
-    transaction_conflicts: u64 = Count,
-    /// Those among them that a statement reported, before the commit.
-    conflicts_told_early: u64 = Count,
-    /// Attempts that `transact` began after a conflict.
-    transaction_retries: u64 = Count,
-    /// Statements before which an interactive transaction was replayed on a new snapshot.
-    transactions_resumed: u64 = Count,
-    /// Numbers given out ahead to rows without an id of their own.
-    ids_given_out: u64 = Elsewhere,
-    /// Statements of interactive transactions that ran in the writer and were rolled back, for lack
-    /// of an overlay.
-    statements_tried_in_writer: u64 = Count,
-    /// Transactions per batch.
-    batch_size: Summary = Measured,
-    /// Time from the first member of a batch to the end of its commit, in nanoseconds.
-    batch_time_ns: Summary = Measured,
-    /// Time of `COMMIT` alone, in nanoseconds.
-    commit_time_ns: Summary = Measured,
-    /// Time of one sync of the WAL, in nanoseconds.
-    sync_time_ns: Summary = Measured,
-    /// Time of a checkpoint pass in the background, in nanoseconds.
-    checkpoint_time_ns: Summary = Measured,
-    /// Time that the end of a checkpoint stopped the writer, in nanoseconds.
-    writer_pause_ns: Summary = Measured,
-    /// The latest transactions that took longer than [`Options::slow_transaction`].
-    ///
-    /// [`Options::slow_transaction`]: crate::Options::slow_transaction
-    slow_transactions: Vec<SlowTransaction> = SlowTransactions,
-}
-
-/// A write transaction that took long.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// for slow in &db.stats().slow_transactions {
-///     eprintln!("{:?}: {}", slow.time, slow.last_sql);
-/// }
-/// # db.close()
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct SlowTransaction {
-    /// Time its closure took in the writer.
-    pub time: Duration,
-    /// The last statement it ran, cut to 512 bytes; empty when it ran none.
-    pub last_sql: String,
-}
-
-/// Percentiles of a measurement, to 6 %; zero where nothing was measured.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// let commit = db.stats().commit_time_ns;
-/// println!("{} commits, p99 {} µs", commit.count, commit.p99 / 1_000);
-/// # db.close()
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Summary {
-    /// Number of measurements.
-    pub count: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 90th percentile.
-    pub p90: u64,
-    /// 99th percentile.
-    pub p99: u64,
-    /// 99.9th percentile.
-    pub p99_9: u64,
-    /// Largest.
-    pub max: u64,
-}
-
-impl From<&Histogram<u64>> for Summary {
-    fn from(h: &Histogram<u64>) -> Summary {
-        if h.is_empty() {
-            return Summary::default();
-        }
-        Summary {
-            count: h.len(),
-            mean: h.mean(),
-            p50: h.value_at_quantile(0.5),
-            p90: h.value_at_quantile(0.9),
-            p99: h.value_at_quantile(0.99),
-            p99_9: h.value_at_quantile(0.999),
-            max: h.max(),
-        }
+    "Transactions" {
+        /// Write transactions answered, failed ones too.
+        transactions: u64 = Count,
+        /// Write transactions that failed: their own error, a constraint, a panic, a time limit.
+        failed_transactions: u64 = Count,
+        /// Write transactions interrupted by `write_time_limit`; they have failed, too.
+        timed_out_transactions: u64 = Count,
+        /// Writes refused while another closure did not return. Above zero: a closure blocks,
+        /// sleeps, or waits for a write of the same database.
+        refused_behind_stuck: u64 = Count,
+        /// Closures run again because a neighbour was undone. Many: transactions fail after they
+        /// wrote; check before writing.
+        reruns: u64 = Count,
+        /// Savepoints opened to guard members of a batch.
+        savepoints: u64 = Count,
+        /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back. Each is synced, as
+        /// its answers may show earlier commits.
+        commits: u64 = Count,
+        /// The latest 32 writes, reads and statements of interactive transactions that took longer
+        /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
+        /// that took the most, without its parameters. If `time` is much more than
+        /// `statement_time`, the closure's own code is slow.
+        slow_transactions: Vec<SlowTransaction> = SlowTransactions,
+        /// How many such calls there were.
+        slow_calls: u64 = CountedElsewhere,
     }
+    "Interactive transactions" {
+        /// Interactive transactions open now. Near `InteractiveOptions::max_open`: some are never
+        /// ended.
+        open_transactions: u64 = Elsewhere,
+        /// Commits of transactions that the writer replayed and compared whole.
+        transactions_replayed: u64 = Count,
+        /// Commits of transactions whose leading reads the writer skipped, as no page that they
+        /// read has changed.
+        transactions_unchanged: u64 = Count,
+        /// Commits of transactions that changed nothing; they are free.
+        transactions_read_only: u64 = Count,
+        /// Times that a transaction waited for its turn among colliding ones. Many: one row is hot;
+        /// decide in SQL.
+        turns_waited: u64 = Count,
+        /// How long a transaction waited for its turn.
+        turn_wait_seconds: Histogram = Times,
+        /// Turns that lasted too long and were passed on: a holder sleeps.
+        turns_taken_away: u64 = Count,
+        /// Attempts of transactions that ended in a conflict. Many: read less before writing, or
+        /// decide in SQL (`UPDATE … SET x = x + 1` never conflicts).
+        transaction_conflicts: u64 = Count,
+        /// Conflicts that were found at a statement, before the commit.
+        conflicts_told_early: u64 = Count,
+        /// Attempts that `transact` began after a conflict.
+        transaction_retries: u64 = Count,
+        /// Statements before which a transaction was replayed on a new snapshot. Many: raise
+        /// `InteractiveOptions::connections` or `InteractiveOptions::snapshot_age`.
+        transactions_resumed: u64 = Count,
+        /// Ids given out ahead; those of failed transactions are gaps.
+        ids_given_out: u64 = CountedElsewhere,
+        /// Statements that ran in the writer and were rolled back, without overlays
+        /// (`Sharing::Shared`). Also counted in `transactions` and `failed_transactions`.
+        statements_tried_in_writer: u64 = Count,
+    }
+    "Reads" {
+        /// Read transactions.
+        reads: u64 = CountedElsewhere,
+        /// Reads that reused a snapshot, as nothing was committed.
+        reads_on_kept_snapshot: u64 = CountedElsewhere,
+        /// Reads ended so that the WAL could restart. Above zero: reads are too long for
+        /// `wal_limit_bytes`.
+        revoked_readers: u64 = Count,
+        /// Whether the engine sees which pages are read. `false` with `Sharing::Shared`, or if
+        /// another library initialised SQLite first: then interactive transactions are replayed
+        /// whole, and each commit empties the readers' page caches. Open the first database through
+        /// Monolite.
+        is_tracking_pages: bool = Elsewhere,
+    }
+    "Load" {
+        /// Writes waiting for the writer now. Near `queue_capacity`: it cannot keep up.
+        queue_depth: u64 = Elsewhere,
+        /// Committed writes waiting for the disk now, or with `Durability::Archived` for the
+        /// archive.
+        unsynced_transactions: u64 = Elsewhere,
+        /// The archive, if there is one.
+        archive: Option<ArchiveStats> = Elsewhere,
+        /// Transactions in a batch; grows with the load.
+        batch_size: Histogram = Numbers,
+        /// Time from the first member of a batch to the end of its commit.
+        batch_seconds: Histogram = Times,
+        /// Time of `COMMIT` alone.
+        commit_seconds: Histogram = Times,
+        /// Calls of `fdatasync` for the WAL.
+        syncs: u64 = Count,
+        /// How long one call of `fdatasync` took: most of the latency at low load.
+        sync_seconds: Histogram = Times,
+    }
+    "The WAL and temporary files" {
+        /// Bytes in use in the WAL now.
+        wal_bytes: u64 = Elsewhere,
+        /// The most bytes in use in the WAL; never above `wal_limit_bytes`.
+        wal_bytes_max: u64 = Elsewhere,
+        /// Bytes of sorts, index builds and intermediate tables that are in files now.
+        temp_bytes: u64 = Elsewhere,
+        /// The most bytes in temporary files at once; never above `temp_limit_bytes`.
+        temp_bytes_max: u64 = Elsewhere,
+        /// Committed frames (pages) of the WAL not yet in the database file when it was opened.
+        /// Above zero after a crash, or if another program left a WAL.
+        wal_frames_recovered: u64 = Elsewhere,
+        /// Frames of the WAL that recovery left out at the opening. After a power cut:
+        /// unacknowledged commits. Otherwise check the disk: acknowledged commits may be among
+        /// them.
+        wal_frames_discarded: u64 = Elsewhere,
+        /// Times writes waited for room in the WAL. Above zero: the disk is too slow, or reads are
+        /// too long.
+        wal_stalls: u64 = Count,
+        /// Checkpoint passes in the background.
+        checkpoint_passes: u64 = Count,
+        /// How long a checkpoint pass took.
+        checkpoint_seconds: Histogram = Times,
+        /// How often a completed checkpoint let the WAL restart.
+        checkpoints_completed: u64 = Count,
+        /// How long the end of a checkpoint paused the writer.
+        writer_pause_seconds: Histogram = Times,
+    }
+}
+
+/// Statistics of databases as Prometheus reads them, each with a name, which its samples have as
+/// the label `database`.
+///
+/// Serve it as `text/plain; version=0.0.4`. The names of all figures are in `docs/stats.md`, alarms
+/// in `docs/guides/monitoring.md`.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
+/// let text = monolite::prometheus(&[("shop", db.stats())]);
+/// assert!(text.contains("monolite_transactions_total{database=\"shop\"} 1\n"));
+/// # db.close()
+/// # }
+/// ```
+pub fn prometheus(databases: &[(&str, Stats)]) -> String {
+    let figures = |stats: &Stats| stats.figures().into_iter().flat_map(|(_, it)| it).collect();
+    let databases = databases.iter().map(|(name, stats)| ((*name).to_owned(), figures(stats)));
+    figure::text(&databases.collect::<Vec<_>>())
 }
 
 /// A statistic as the engine's threads record it.
 trait Recorded<T> {
+    /// Whether it only rises.
+    const IS_COUNTER: bool = false;
+
     fn show(&self) -> T;
 }
 
@@ -246,33 +240,22 @@ impl<T: Default> Recorded<T> for Elsewhere {
     }
 }
 
-/// A histogram that several threads may record into.
-pub(crate) struct Measured(Mutex<Histogram<u64>>);
+/// A counter that the engine asks another part for.
+#[derive(Default)]
+pub(crate) struct CountedElsewhere;
 
-impl Default for Measured {
-    fn default() -> Measured {
-        let histogram = Histogram::new_with_bounds(1, LARGEST, 1).expect("the bounds are valid");
-        Measured(Mutex::new(histogram))
+impl Recorded<u64> for CountedElsewhere {
+    const IS_COUNTER: bool = true;
+
+    fn show(&self) -> u64 {
+        0
     }
 }
 
-impl Measured {
-    fn lock(&self) -> MutexGuard<'_, Histogram<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn record(&self, value: u64) {
-        self.lock().saturating_record(value);
-    }
-
-    pub(crate) fn record_time(&self, time: Duration) {
-        self.record(crate::clock::nanos(time));
-    }
-}
-
-impl Recorded<Summary> for Measured {
-    fn show(&self) -> Summary {
-        Summary::from(&*self.lock())
+/// Texts are not for monitoring.
+impl Shown for Vec<SlowTransaction> {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        row.figure(Value::Text)
     }
 }
 
@@ -292,31 +275,18 @@ impl Count {
 }
 
 impl Recorded<u64> for Count {
+    const IS_COUNTER: bool = true;
+
     fn show(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The latest slow transactions.
-#[derive(Default)]
-pub(crate) struct SlowTransactions(Mutex<VecDeque<SlowTransaction>>);
-
-impl SlowTransactions {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<SlowTransaction>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn record(&self, time: Duration, last_sql: &str) {
-        let mut slow = self.lock();
-        if slow.len() == SLOW_KEPT {
-            slow.pop_front();
-        }
-        slow.push_back(SlowTransaction { time, last_sql: last_sql.to_owned() });
-    }
-}
-
 impl Recorded<Vec<SlowTransaction>> for SlowTransactions {
     fn show(&self) -> Vec<SlowTransaction> {
-        self.lock().iter().cloned().collect()
+        self.all()
     }
 }
+
+#[cfg(test)]
+mod tests;

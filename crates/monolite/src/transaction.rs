@@ -14,6 +14,7 @@ mod open;
 mod pins;
 mod pool;
 mod refusals;
+mod registry;
 mod replay;
 mod savepoints;
 mod state;
@@ -35,7 +36,8 @@ use crate::call::work::Work;
 use crate::call::write::Write;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::{IntoParameters, Parameters};
-use steps::{Action, More, Request, RowReader};
+use crate::tx::{Description, Ran};
+use steps::{Action, Answer, More, Request, RowReader};
 
 pub(crate) use contention::Contention;
 pub use keys::Committed;
@@ -118,7 +120,9 @@ impl Transaction {
     /// See [`Execution::wait`].
     pub fn execute(&self, sql: &str, parameters: impl IntoParameters) -> Execution<'_, usize> {
         let request = request(Action::Change, sql, parameters.into_parameters());
-        self.run(request, NoRows, |number, _| Ok(usize::try_from(number).unwrap_or(usize::MAX)))
+        self.start(request, NoRows, |answer, _| {
+            Ok(usize::try_from(answer.number()).unwrap_or(usize::MAX))
+        })
     }
 
     /// Runs several statements separated by semicolons, without parameters.
@@ -126,7 +130,7 @@ impl Transaction {
     /// # Errors
     /// See [`Execution::wait`]; the statements before the one that failed have been run.
     pub fn execute_batch(&self, sql: &str) -> Execution<'_, ()> {
-        self.run(request(Action::Batch, sql, ().into_parameters()), NoRows, |_, _| Ok(()))
+        self.start(request(Action::Batch, sql, ().into_parameters()), NoRows, |_, _| Ok(()))
     }
 
     /// Runs a query, or a statement with `RETURNING`, and maps its first row.
@@ -145,7 +149,7 @@ impl Transaction {
     {
         let reader = FirstRow { map: Some(map), value: None };
         let request = request(Action::Query, sql, parameters.into_parameters());
-        self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
+        self.start(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
     }
 
     /// As [`Transaction::query_row`], and `None` when there is no row.
@@ -164,7 +168,7 @@ impl Transaction {
     {
         let reader = FirstRow { map: Some(map), value: None };
         let request = request(Action::Query, sql, parameters.into_parameters());
-        self.run(request, reader, |_, reader| Ok(reader.value))
+        self.start(request, reader, |_, reader| Ok(reader.value))
     }
 
     /// Runs a query, or a statement with `RETURNING`, and maps all its rows.
@@ -176,14 +180,72 @@ impl Transaction {
         &self,
         sql: &str,
         parameters: impl IntoParameters,
-        map: F,
+        mut map: F,
     ) -> Execution<'_, Vec<T>>
     where
         F: FnMut(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let request = request(Action::Query, sql, parameters.into_parameters());
-        self.run(request, AllRows { map, values: Vec::new() }, |_, reader| Ok(reader.values))
+        let gather = move |rows: &mut Vec<T>, row: &Row<'_>| {
+            rows.push(map(row)?);
+            Ok(())
+        };
+        self.start(request, Gather { rows: Vec::new(), gather }, |_, reader| Ok(reader.rows))
+    }
+
+    /// Runs one statement of any kind to its end, has `gather` add each row to `rows`, and gives
+    /// what it did, as [`ReadTx::run`](crate::ReadTx::run) does. All of that is compared at commit:
+    /// the rowid conflicts as that of [`Transaction::last_insert_rowid`].
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// # db.write(|tx| tx.execute("CREATE TABLE user(id INTEGER PRIMARY KEY, name)", ())).wait()?;
+    /// let tx = db.transaction()?;
+    /// let ran = tx.run("INSERT INTO user(name) VALUES ('ann')", (), (), |_, _| Ok(())).wait()?;
+    /// assert_eq!((ran.changes, ran.last_insert_rowid), (1, Some(1)));
+    /// let read = tx.run("SELECT name FROM user", (), Vec::new(), |names, row| {
+    ///     names.push(row.get::<_, String>(0)?);
+    ///     Ok(())
+    /// });
+    /// assert_eq!(read.wait()?.rows, ["ann"]);
+    /// tx.commit().wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::query_map`].
+    pub fn run<S, F>(
+        &self,
+        sql: &str,
+        parameters: impl IntoParameters,
+        rows: S,
+        gather: F,
+    ) -> Execution<'_, Ran<S>>
+    where
+        F: FnMut(&mut S, &Row<'_>) -> rusqlite::Result<()> + Send + 'static,
+        S: Send + 'static,
+    {
+        let request = request(Action::Run, sql, parameters.into_parameters());
+        self.start(request, Gather { rows, gather }, |answer, reader| match answer {
+            Answer::Ran(ran) => Ok(ran.with(reader.rows)),
+            _ => unreachable!("it was run"),
+        })
+    }
+
+    /// Tells what a statement would be, without running it. It is compared at commit, as the
+    /// application acts upon it.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`].
+    pub fn describe(&self, sql: &str) -> Execution<'_, Description> {
+        let request = request(Action::Describe, sql, ().into_parameters());
+        self.start(request, NoRows, |answer, _| match answer {
+            Answer::Described(description) => Ok(description),
+            _ => unreachable!("it was described"),
+        })
     }
 
     /// The rowid of the last row that this transaction inserted; 0 before it has inserted any.
@@ -195,7 +257,7 @@ impl Transaction {
     /// See [`Execution::wait`].
     pub fn last_insert_rowid(&self) -> Execution<'_, i64> {
         let request = request(Action::LastInsertRowid, "", ().into_parameters());
-        self.run(request, NoRows, |number, _| Ok(number))
+        self.start(request, NoRows, |answer, _| Ok(answer.number()))
     }
 
     /// Opens a savepoint. Savepoints nest; a reused name hides the earlier one. As in SQL, `a` and
@@ -227,7 +289,7 @@ impl Transaction {
     fn run_savepoint(&self, what: UserSavepoint, name: &str) -> Execution<'_, ()> {
         // Its place among those that are open is known when it runs.
         let request = request(Action::Savepoint(what, 0), name, ().into_parameters());
-        self.run(request, NoRows, |_, _| Ok(()))
+        self.start(request, NoRows, |_, _| Ok(()))
     }
 
     /// Commits: the writer runs everything again, compares, and keeps it.
@@ -287,11 +349,11 @@ impl Transaction {
         }
     }
 
-    fn run<R, T>(
+    fn start<R, T>(
         &self,
         request: Result<Request>,
         reader: R,
-        finish: impl FnOnce(i64, R) -> Result<T> + Send + 'static,
+        finish: impl FnOnce(Answer, R) -> Result<T> + Send + 'static,
     ) -> Execution<'_, T>
     where
         R: RowReader + Send + 'static,
@@ -301,8 +363,8 @@ impl Transaction {
         let body = move |open: &OpenTransaction| {
             let request = request?;
             let text = Arc::clone(&request.text);
-            let (number, reader) = open.execute(request, reader)?;
-            finish(number, reader).map_err(|error| error.in_statement(&text))
+            let (answer, reader) = open.execute(request, reader)?;
+            finish(answer, reader).map_err(|error| error.in_statement(&text))
         };
         Execution { open: &self.open, turn, work: Work::new(Box::new(body)), is_awaited: false }
     }
@@ -324,7 +386,7 @@ impl fmt::Debug for Transaction {
 
 fn request(action: Action, text: &str, parameters: Result<Parameters>) -> Result<Request> {
     let parameters = parameters.map_err(|error| error.in_statement(text))?;
-    Ok(Request { action, text: text.into(), parameters })
+    Ok(Request { action, text: text.into(), parameters, is_read_only: false })
 }
 
 fn no_rows() -> Error {
@@ -353,14 +415,14 @@ impl<T, F: FnOnce(&Row<'_>) -> rusqlite::Result<T>> RowReader for FirstRow<T, F>
     }
 }
 
-struct AllRows<T, F> {
-    map: F,
-    values: Vec<T>,
+struct Gather<S, F> {
+    rows: S,
+    gather: F,
 }
 
-impl<T, F: FnMut(&Row<'_>) -> rusqlite::Result<T>> RowReader for AllRows<T, F> {
+impl<S, F: FnMut(&mut S, &Row<'_>) -> rusqlite::Result<()>> RowReader for Gather<S, F> {
     fn row(&mut self, row: &Row<'_>) -> Result<More> {
-        self.values.push((self.map)(row)?);
+        (self.gather)(&mut self.rows, row)?;
         Ok(More::Wanted)
     }
 }

@@ -11,21 +11,21 @@
 //!   one before it has left behind in memory is made good first ([`ReadTx::settle`]).
 
 mod read;
+mod run;
 mod savepoint;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, GivenRowids, Traits, UserSavepoint, rusqlite};
+use monolite_sqlite::{Connection, GivenRowids, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
 
+use crate::activity::Trace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::Bind;
 pub use read::ReadTx;
-
-/// Longest piece of a statement that is remembered for the list of slow transactions.
-const REMEMBERED_SQL: usize = 512;
+pub use run::{Column, Description, Ran};
 
 /// A write transaction, as its closure sees it: the queries of [`ReadTx`], and the methods that
 /// change the database.
@@ -72,12 +72,8 @@ impl<'c> Deref for Tx<'c> {
 }
 
 impl<'c> Tx<'c> {
-    pub(crate) fn new(
-        connection: &'c Connection,
-        attempt: u32,
-        last_sql: &'c RefCell<String>,
-    ) -> Tx<'c> {
-        let read = ReadTx::new(connection, last_sql);
+    pub(crate) fn new(connection: &'c Connection, attempt: u32, trace: &'c Trace) -> Tx<'c> {
+        let read = ReadTx::new(connection, trace);
         Tx { read, attempt, is_first: false, savepoints: Cell::new(0) }
     }
 
@@ -118,29 +114,12 @@ impl<'c> Tx<'c> {
         self.total_changes() != total || !self.connection.unsettled().is_empty()
     }
 
-    /// How many rows `run` has changed, which runs one statement.
-    pub(crate) fn count_changes(
-        &self,
-        traits: Traits,
-        run: impl FnOnce() -> Result<usize>,
-    ) -> Result<usize> {
-        if traits.has(Traits::CHANGES_ROWS) {
-            return run();
-        }
-        let total = self.total_changes();
-        let changed = run()?;
-        // One that changes no rows leaves the number of the statement before.
-        let has_none =
-            traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || self.total_changes() == total;
-        Ok(if has_none { 0 } else { changed })
-    }
-
     /// Runs several statements separated by semicolons, without parameters.
     ///
     /// # Errors
     /// As [`Tx::execute`]; the statements before the one that failed have been run.
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
-        self.enter(sql)?;
+        let _running = self.enter(sql)?;
         self.may_have_written.set(true);
         self.connection.clear_changes_for(sql)?;
         let ran = self.connection.execute_batch(sql);
@@ -177,7 +156,7 @@ impl<'c> Tx<'c> {
     /// Does `what` with the savepoint of an interactive transaction that is inside of `depth`
     /// others.
     pub(crate) fn user_savepoint(&self, what: UserSavepoint, depth: usize) -> Result<()> {
-        self.enter("a savepoint")?;
+        let _running = self.enter("a savepoint")?;
         self.may_have_written.set(true);
         Ok(self.connection.user_savepoint(what, depth)?)
     }
@@ -199,7 +178,7 @@ impl<'c> Tx<'c> {
         lifetime: Duration,
         swept: i64,
     ) -> Result<()> {
-        self.enter("storing an idempotency key")?;
+        let _running = self.enter("storing an idempotency key")?;
         self.may_have_written.set(true);
         Ok(self.connection.keys().store(key, outcome, lifetime, swept)?)
     }
@@ -209,7 +188,7 @@ impl<'c> Tx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn note_migration(&self, number: i64, name: &str, checksum: &str) -> Result<()> {
-        self.enter("noting a migration")?;
+        let _running = self.enter("noting a migration")?;
         self.may_have_written.set(true);
         Ok(self.connection.migrations().note(number, name, checksum)?)
     }
@@ -219,7 +198,7 @@ impl<'c> Tx<'c> {
     /// # Errors
     /// As [`Tx::execute_batch`], with the name of the migration and the place in it before.
     pub(crate) fn run_migration(&self, name: &str, sql: &str) -> Result<()> {
-        self.enter(sql)?;
+        let _running = self.enter(sql)?;
         self.may_have_written.set(true);
         self.connection.clear_changes_for(sql)?;
         self.connection.migrations().run(sql).map_err(|failed| {
@@ -235,7 +214,7 @@ impl<'c> Tx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn give_back_pages(&self, most: u32) -> Result<()> {
-        self.enter("PRAGMA incremental_vacuum")?;
+        let _running = self.enter("PRAGMA incremental_vacuum")?;
         self.may_have_written.set(true);
         Ok(self.connection.maintenance().give_back_pages(most)?)
     }
@@ -247,7 +226,7 @@ impl<'c> Tx<'c> {
     /// # Errors
     /// As [`Tx::execute`].
     pub fn blob_open_mut(&self, table: &str, column: &str, rowid: i64) -> Result<Blob<'c>> {
-        self.enter("incremental blob")?;
+        self.enter("incremental blob")?.hand_out();
         if let Some(reason) = self.connection.refuse_blob_of(table)? {
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
@@ -261,12 +240,4 @@ pub(crate) fn collation_panicked() -> Error {
     let message = "a collation of the application (Options::connection_setup) panicked while texts \
                    were compared, so their order is not known; nothing of the transaction is kept";
     Error::new(ErrorKind::Invalid, message)
-}
-
-fn truncated(sql: &str) -> &str {
-    let mut end = sql.len().min(REMEMBERED_SQL);
-    while !sql.is_char_boundary(end) {
-        end -= 1;
-    }
-    &sql[..end]
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use monolite_sqlite::rusqlite::types::Value;
 
+use crate::activity::Caller;
 use crate::call::completion::Outcome;
 use crate::error::{Error, Result, within};
 use crate::parameters::Parameters;
@@ -132,13 +133,14 @@ enum Stage {
 impl UntrustedQuery {
     pub(crate) fn start(
         room: &Arc<UntrustedRoom>,
+        caller: Caller,
         sql: String,
         parameters: Result<Parameters>,
         limits: UntrustedLimits,
     ) -> UntrustedQuery {
         let start = || {
             limits.check()?;
-            room.start(Query { sql, parameters: parameters?, limits })
+            room.start(Query { caller, sql, parameters: parameters?, limits })
         };
         let stage = start().map_or_else(Stage::Refused, Stage::Running);
         UntrustedQuery { stage }

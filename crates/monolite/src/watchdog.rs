@@ -13,6 +13,8 @@
 //!
 //! The thread runs while the database is in use, and for a while after. When it ends, it closes the
 //! connections that are opened when they are used: an idle database keeps only its writer's.
+//! A backup does not start it. But what is [reported](crate::lookout) has the writer, or lacks a
+//! later write, and each write starts the thread, which stays for as long as any call runs.
 //!
 //! # Invariants
 //! - While a use is under way there is a thread, or one is being started. A use is begun before
@@ -27,14 +29,15 @@ use std::time::Duration;
 
 use monolite_sqlite::trim_memory;
 
+use crate::activity::Activity;
 use crate::call::in_flight::InFlight;
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::clock::{Clock, Stopwatch};
 use crate::error::{Error, ErrorKind};
+use crate::lookout::Lookout;
 use crate::options::Options;
 use crate::read::holders::SnapshotHolders;
-use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
 use crate::threads::{Awake, Work, linger};
 
@@ -60,8 +63,7 @@ pub(crate) struct Watchdog {
     queue: Arc<WriteQueue>,
     in_flight: Arc<InFlight>,
     holders: Arc<SnapshotHolders>,
-    /// Those that run awaited reads and statements.
-    threads: Vec<Arc<ReadThreads>>,
+    lookout: Arc<Lookout>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
     write_limit: Duration,
@@ -89,7 +91,7 @@ impl Watchdog {
         queue: Arc<WriteQueue>,
         in_flight: Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
-        threads: Vec<Arc<ReadThreads>>,
+        lookout: Arc<Lookout>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Watchdog {
@@ -99,7 +101,7 @@ impl Watchdog {
             queue,
             in_flight,
             holders,
-            threads,
+            lookout,
             clock: Arc::clone(&options.clock),
             recorder,
             write_limit: options.write_time_limit,
@@ -111,7 +113,8 @@ impl Watchdog {
 
     /// Runs until [`Watchdog::stop`], or until the database has not been used for a while.
     fn run(&self) {
-        let period = period(self.write_limit, self.read_limit);
+        let limit = self.lookout.limit().unwrap_or(Duration::MAX);
+        let period = period(self.write_limit.min(limit), self.read_limit);
         let (mut used, mut idle) = (self.holders.uses(), Stopwatch::start());
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
@@ -138,12 +141,12 @@ impl Watchdog {
         self.stop.notify_all();
     }
 
-    /// Whether something runs whose time is limited, or a thread waits for more of it.
+    /// Whether something runs, or a thread waits for more.
     fn is_in_use(&self) -> bool {
         let now = self.clock.now();
         self.queue.is_attended()
-            || self.threads.iter().any(|threads| threads.queue.is_attended())
-            || self.holders.limited_watches().any(|watch| watch.running_for(now).is_some())
+            || self.lookout.threads.iter().any(|threads| threads.queue.is_attended())
+            || self.holders.are_in_use(now)
     }
 
     /// Whether a closure has overrun its time and not come back.
@@ -155,16 +158,18 @@ impl Watchdog {
         let now = self.clock.now();
         self.look_at_writer(now);
         self.look_at_reads(now);
+        self.lookout.report();
     }
 
     /// Refuses who waits for a closure that does not return.
     fn look_at_writer(&self, now: Duration) {
         let batch = self.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        let holder = self.in_flight.activity(now).filter(|it| it.time > MIN_GRACE);
+        self.queue.note_holder(holder.map(|it| it.held()));
         // Those that came while it had not returned, and none that came behind it.
-        let Some((closure, queued)) = self.in_flight.while_stuck(|| self.queue.drain()) else {
-            return;
-        };
-        let error = stuck(now.saturating_sub(closure.since), closure.limit);
+        let stuck = self.in_flight.while_stuck(now, || self.queue.drain());
+        let Some((holder, limit, queued)) = stuck else { return };
+        let error = held_up(&holder, limit);
         let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
         let taken: Vec<_> = taken.into_iter().flatten().collect();
         // Who is answered finds itself counted.
@@ -181,7 +186,7 @@ impl Watchdog {
     fn look_at_reads(&self, now: Duration) {
         let began_by = now.saturating_sub(self.read_limit);
         self.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
-        self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
+        self.lookout.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
             self.holders.wake_waiters();
         }
@@ -192,11 +197,12 @@ impl Watchdog {
     }
 }
 
-fn stuck(time: Duration, limit: Duration) -> Error {
+fn held_up(holder: &Activity, limit: Duration) -> Error {
     let message = format!(
-        "the closure of another write has run for {time:.1?} and has not returned (it may take \
-         {limit:.1?}, option write_time_limit): it sleeps, or waits for another write of the same \
-         database; this one was not run: try again later"
+        "the writer has been held {}: its closure has not returned (it may take {limit:.1?}, \
+         option write_time_limit): it sleeps, or waits for another write of the same database; \
+         this one was not run: try again later",
+        holder.held()
     );
     Error::new(ErrorKind::Overloaded, message)
 }

@@ -33,12 +33,22 @@ use slow::SlowTests;
 /// The feature of the command that has the verbs of developers.
 const DEVELOPER: &str = "monolite-cli/developer";
 
+/// What the tests are built with. The examples that would turn `serde` on are not built with them.
+const FEATURES: &str = "monolite-cli/developer,monolite/serde";
+
+/// Examples that the gate alone builds and tests: their web frameworks and clients are a third of
+/// all packages.
+const WEB_EXAMPLES: [&str; 3] = ["actix", "ledger", "shop"];
+
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
 
 /// The variable that gives the tests their seed, and its default: what a change is judged by is the
 /// same for every change. The torture draws others each time.
 const SEED: (&str, &str) = ("MONOLITE_SEED", "20261124");
+
+/// The variable by which libtest takes how many tests run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// After this, a run of CI that is not done hangs.
 const LIMIT: Duration = Duration::from_secs(35 * 60);
@@ -92,6 +102,8 @@ enum Tests {
     All,
     /// Those that take long, which the others leave out.
     Long,
+    /// Those of [`WEB_EXAMPLES`], which the others leave out.
+    WebExamples,
 }
 
 /// Runs what finds most mistakes in the least time.
@@ -129,6 +141,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.step("docs", |_| docs(root));
     run.step("command", |tested| command_of_users(root, tested));
     run.step("long tests", |tested| tests(root, Tests::Long, tested));
+    run.step("web examples", |tested| tests(root, Tests::WebExamples, tested));
     run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
     run.step("conform", |_| conform::run(root));
@@ -271,17 +284,29 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
     let mut command = Command::new(cargo_path());
+    command.current_dir(root).args(["test", "--locked", "--no-fail-fast"]);
+    let examples = |word| WEB_EXAMPLES.iter().flat_map(move |example| [word, *example]);
+    match which {
+        Tests::WebExamples => command.args(examples("--package")),
+        Tests::Unit | Tests::All | Tests::Long => {
+            let rest = ["--workspace", "--features", FEATURES];
+            command.args(rest).args(examples("--exclude"))
+        }
+    };
     command
-        .current_dir(root)
-        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--features", DEVELOPER])
         .args(match which {
             Tests::Unit => &["--lib", "--bins"][..],
-            Tests::All => &[],
+            Tests::All | Tests::WebExamples => &[],
             Tests::Long => &["--lib", "--bins", "--tests", "--", "--ignored"],
         })
         .env(SKIPS, &skips);
     if env::var_os(SEED.0).is_none() {
         command.env(SEED.0, SEED.1);
+    }
+    if env::var_os(THREADS).is_none() {
+        // Most tests wait for the disk or for a thread rather than for a core.
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        command.env(THREADS, (2 * cores).to_string());
     }
     let ran = counted(&mut command, tested);
     tested.tally.count_skips(&fs::read_to_string(&skips)?);

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use monolite::archive::ArchiveStats;
-use monolite::{Database, Stats, Summary};
+use monolite::{Database, Histogram, Stats};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -153,8 +153,8 @@ fn outline(stats: &Stats) -> Value {
         "queue_depth": stats.queue_depth,
         "wal_bytes": stats.wal_bytes,
         "batch_size": percentiles(&stats.batch_size),
-        "commit_time_ns": percentiles(&stats.commit_time_ns),
-        "sync_time_ns": percentiles(&stats.sync_time_ns),
+        "commit_seconds": percentiles(&stats.commit_seconds),
+        "sync_seconds": percentiles(&stats.sync_seconds),
         "archive": stats.archive.as_ref().map(archived),
     })
 }
@@ -170,12 +170,11 @@ fn archived(archive: &ArchiveStats) -> Value {
     })
 }
 
-fn percentiles(summary: &Summary) -> Value {
+fn percentiles(histogram: &Histogram) -> Value {
     json!({
-        "count": summary.count,
-        "p50": summary.p50,
-        "p99": summary.p99,
-        "max": summary.max,
+        "count": histogram.count(),
+        "p50": histogram.quantile(0.5),
+        "p99": histogram.quantile(0.99),
     })
 }
 

@@ -7,8 +7,18 @@ mod checkout;
 mod http;
 mod outbox;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?; // Ctrl-C
+    let mut terminate = signal(SignalKind::terminate())?; // systemd, docker stop
+    let stop = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
     let path = std::env::args().nth(1).unwrap_or_else(|| "shop.db".into());
     let address = std::env::args().nth(2).unwrap_or_else(|| "127.0.0.1:8080".into());
 
@@ -26,8 +36,6 @@ async fn main() -> anyhow::Result<()> {
 
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, http::router(db.clone()))
-        .with_graceful_shutdown(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
-        .await?;
+    axum::serve(listener, http::router(db.clone())).with_graceful_shutdown(stop).await?;
     Ok(tokio::task::spawn_blocking(move || db.close()).await??) // waits for the disk
 }

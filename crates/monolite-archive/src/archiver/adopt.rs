@@ -28,7 +28,7 @@ use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::{Plan, Target};
 use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecorded, Updated};
-use crate::record::{Holder, Lineage, Record, State};
+use crate::record::{Epoch, Holder, Lineage, Record, State};
 use crate::requests::{Pace, leader, run};
 use crate::store::Store;
 use crate::wall_clock;
@@ -158,7 +158,9 @@ fn must_be_new(database: &Path) -> Result<PathBuf> {
         Error::invalid(format!("{} is no file; restore it first", database.display()))
     })?;
     let beside = directory_of(&path);
-    if beside.symlink_metadata().is_ok() {
+    // An opening that was refused has left a record as well.
+    let was_archived = Position::read(&beside)?.is_none_or(|position| position.epoch > Epoch(0));
+    if was_archived && beside.symlink_metadata().is_ok() {
         let message = format!(
             "{} is there: {} is archived already; move it away if that is over",
             beside.display(),

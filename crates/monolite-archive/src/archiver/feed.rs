@@ -33,7 +33,8 @@ use crate::owner::give_to_owner_of;
 use crate::record::Epoch;
 use crate::store::sync_directory;
 
-const ENDING: &str = ".wal";
+/// What the names of staged ranges end with.
+pub(super) const ENDING: &str = ".wal";
 
 /// How often the WAL may begin anew while the database is copied.
 const NUMBERS: usize = 100_000;

@@ -1,6 +1,7 @@
 //! What may be said of commands that work on an archive.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use monolite::archive::ArchiveToken;
@@ -15,6 +16,17 @@ URL is s3://bucket/prefix?endpoint=…, gs://bucket/prefix, az://container/prefi
 file:///directory or a path. Credentials come from the environment, as for other programs of \
 these services, or from the file that --config names. All but `compact` and `adopt` change \
 nothing, and all but `adopt` let a program that writes to the archive go on meanwhile.";
+
+const STATUS_HELP: &str = "\
+Show what is there: files and bytes by level, the newest moment, the primary.
+
+With --max-lag the exit code says whether the archive keeps up: 0 if it does, 1 if it is behind or \
+its primary is gone. From the store alone that is judged by the age of the newest file, by the \
+clock of this machine; and a primary that has nothing to archive writes nothing, so it looks like \
+one that is gone, and the exit code is 1. With --database, on the primary's machine, no clock is \
+looked at: the files of the database say whether a commit is not archived, and one that is not \
+must be within the time, for which the command waits; the system's table of locks says whether a \
+process has the database open (in a container, run it inside).";
 
 const COMPACT_HELP: &str = "\
 Merge files into fewer: what was written in each 30 seconds, 5 minutes and hour that are over, by \
@@ -50,7 +62,8 @@ grows is another one each time; with --txid it stays. Otherwise it begins anew."
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
     /// Show what is there: files and bytes by level, the newest moment, the primary
-    Status(Archived),
+    #[command(long_about = STATUS_HELP)]
+    Status(Status),
     /// List the files, oldest first
     List(Listed),
     /// Read every file to its end, and look for holes between them
@@ -97,6 +110,26 @@ fn state(text: &str) -> Result<Target, String> {
     }
     let txid: Result<Txid, _> = text.parse();
     txid.map(Target::Txid).map_err(|error| error.to_string())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// Fail if the archive is farther behind, as in 30s, 5m or 1h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) max_lag: Option<Duration>,
+
+    /// The archived database, on this machine: whether it has commits that are not archived
+    #[arg(long, value_name = "FILE", requires = "max_lag", value_parser = super::files::file())]
+    pub(crate) database: Option<PathBuf>,
+}
+
+/// A length of time with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration: jiff::SignedDuration = text.parse().map_err(|it: jiff::Error| it.to_string())?;
+    Duration::try_from(duration).map_err(|error| error.to_string())
 }
 
 #[derive(Args, Debug)]

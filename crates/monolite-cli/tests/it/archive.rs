@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use monolite::Database;
+use monolite::{Database, Durability, Options};
 use monolite_archive::{
-    DirectoryStore, Layout, Store as _,
-    internals::{Catalog, Level, compact_level},
+    Archive, DirectoryStore, Layout, Store as _,
+    internals::{Catalog, Fault, FaultyStore, Level, compact_level},
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 use serde_json::Value;
@@ -370,6 +372,39 @@ fn archive_of_a_primary_that_is_there_is_taken_over_by_word_alone() {
 }
 
 #[test]
+fn refused_opening_leaves_nothing_that_blocks_the_adoption_which_it_advises() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, archive) = (directory.path().join("shop.db"), directory.path().join("archive"));
+    let here = text(&archive);
+    let open = |file: &Path| {
+        let archive = monolite_archive::Archive::at(here).expect("it is a directory");
+        let options = monolite::Options::new().durability(monolite::Durability::Archived);
+        options.archive(archive).open(file)
+    };
+    let write = |db: &Database, sql: &'static str| {
+        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(sql)).wait()
+    };
+    let old = open(&file).expect("it opens");
+    write(&old, "CREATE TABLE t(v); INSERT INTO t VALUES (1)").expect("it is archived");
+    old.close().expect("it closes");
+    let out = directory.path().join("new.db");
+    assert!(monolite(&["restore", here, "-o", text(&out)]).status.success());
+    for _ in 0..2 {
+        let refused = open(&out).map(drop).expect_err("it is another file").to_string();
+        assert!(refused.contains("monolite archive adopt URL --database FILE"), "{refused}");
+    }
+    let adopted = monolite(&["archive", "adopt", here, "--database", text(&out)]);
+    assert_eq!((adopted.status.code(), complaint(&adopted)), (Some(0), String::new()));
+    let new = open(&out).expect("it goes on");
+    write(&new, "INSERT INTO t VALUES (2)").expect("it is archived");
+    new.close().expect("it closes");
+    // It is archived now, and is not taken for new a second time.
+    let again = monolite(&["archive", "adopt", here, "--database", text(&out)]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(complaint(&again).contains("is archived already"), "{}", complaint(&again));
+}
+
+#[test]
 fn what_cannot_be_adopted_is_named() {
     let directory = tempfile::tempdir().expect("it works");
     let (archive, states) = archive(directory.path());
@@ -406,4 +441,62 @@ fn file_of_options_is_read_and_what_is_wrong_in_it_is_named() {
     assert!(!said.contains("hunter2"), "{said}");
     let failed = status(text(&archive), &["--config", "/nowhere.toml"]);
     assert!(complaint(&failed).contains("/nowhere.toml"), "{}", complaint(&failed));
+}
+
+/// That `status --max-lag` ends with `code` and says why.
+fn judged(here: &str, words: &[&str], code: i32, says: &str) {
+    let output = monolite(&[&["archive", "status", here], words].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &complaint(&output);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+    assert!(said.contains(says), "{words:?}: {said}");
+}
+
+#[test]
+fn status_tells_an_idle_primary_from_one_that_is_behind_or_gone() {
+    let directory = tempfile::tempdir().expect("it works");
+    let [file, archive, copies] =
+        ["shop.db", "archive", "copies"].map(|name| directory.path().join(name));
+    for made in [&archive, &copies] {
+        fs::create_dir(made).expect("it is new");
+    }
+    let (here, is_away) = (text(&archive), Arc::new(AtomicBool::new(false)));
+    let faulty = FaultyStore::new(DirectoryStore::new(&archive), {
+        let is_away = Arc::clone(&is_away);
+        move |_| if is_away.load(Ordering::Relaxed) { Fault::LostRequest } else { Fault::None }
+    });
+    let to = Archive::of(Arc::new(faulty), Layout::directory());
+    let options = Options::new().archive(to).durability(Durability::Archived);
+    let db = options.open(&file).expect("it opens");
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().expect("it is archived");
+    let beside = ["--max-lag", "100ms", "--database", text(&file)];
+    judged(here, &beside, 0, "has archived everything");
+    judged(here, &["--max-lag", "1h"], 0, "healthy: the newest file is 0 s old");
+    judged(here, &["--max-lag", "0s"], 1, "by this machine's clock: its primary has nothing");
+
+    // Files that no process has open: those of a primary that is gone. Another process copies them,
+    // as closing them here would drop our locks.
+    let copy = |name: &str| {
+        let all = format!("cp -r {0} {0}-wal {0}-archive {1}", text(&file), text(&copies));
+        assert!(Command::new("sh").args(["-c", &all]).status().expect("it starts").success());
+        copies.join(name)
+    };
+    let gone = copy("shop.db");
+    let beside_gone = ["--max-lag", "100ms", "--database", text(&gone)];
+    judged(here, &beside_gone, 1, "no process has");
+
+    is_away.store(true, Ordering::Relaxed);
+    let waiting = db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ()));
+    while db.stats().wal_bytes == 0 || db.stats().archive.is_none_or(|it| it.lag_ms == 0) {
+        std::thread::yield_now();
+    }
+    judged(here, &beside, 1, "has commits that were not archived within 0.1 s (pid");
+    copy("shop.db");
+    judged(here, &beside_gone, 1, "(and no process has it open)");
+    is_away.store(false, Ordering::Relaxed);
+    waiting.wait().expect("the store is back");
+    judged(here, &beside, 0, "has archived everything");
+    let other = ["--max-lag", "1s", "--database", text(&archive)];
+    judged(here, &other, 1, "is not the database of this archive");
+    db.close().expect("it closes");
+    judged(here, &["--max-lag", "0s"], 0, "healthy: the primary has closed");
 }

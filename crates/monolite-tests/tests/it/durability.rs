@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use monolite::{Database, Durability, Error, ErrorKind, Options, Transaction, Write};
+use monolite::{Database, Durability, Error, ErrorKind, Options, ReadTx, Transaction, Write};
 use tempfile::TempDir;
 
 use crate::patience::{Driven, Gate, ends, eventually};
@@ -157,6 +157,28 @@ fn a_durable_read_waits_for_the_sync_of_what_it_saw_and_another_read_does_not() 
     gate.open();
     eventually("the durable read", || durable.is_done());
     assert_eq!(durable.output().unwrap(), 1);
+    eventually("the write", || write.is_done());
+}
+
+#[test]
+fn durable_reads_that_wait_for_a_sync_hold_up_no_other_read() {
+    let machine = machine(Options::new().readers(2));
+    let gate = machine.stop_syncs();
+    let mut write = Driven::start(machine.put(1));
+    eventually("the write is visible", || machine.visible() == 1);
+    let read =
+        |tx: &ReadTx<'_>| tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0));
+    let mut durable: Vec<_> =
+        (0..20).map(|_| Driven::start(machine.db.read_durable(read))).collect();
+    let mut other = Driven::start(machine.db.read(read));
+    eventually("another read", || other.is_done());
+    assert_eq!(other.output().unwrap(), 1);
+    assert!(durable.iter_mut().all(|read| !read.is_done()) && !write.is_done());
+    gate.open();
+    for mut read in durable {
+        eventually("a durable read", || read.is_done());
+        assert_eq!(read.output().unwrap(), 1);
+    }
     eventually("the write", || write.is_done());
 }
 

@@ -55,6 +55,8 @@ fn every_option_out_of_its_range_is_refused_by_name() {
         ("read_time_limit", new().read_time_limit(century)),
         ("slow_transaction", new().slow_transaction(zero)),
         ("slow_transaction", new().slow_transaction(century)),
+        ("on_slow", new().on_slow(zero, |_| ())),
+        ("on_slow", new().on_slow(century, |_| ())),
         ("wal_limit_bytes", new().wal_limit_bytes((8 << 20) - 1)),
         ("wal_limit_bytes", new().wal_limit_bytes(u64::MAX)),
         ("InteractiveOptions::max_open", new().interactive(of_transactions().max_open(0))),
@@ -89,6 +91,15 @@ fn paths_that_cannot_be_a_database_are_refused() {
     assert!(refusal(&at("other"), ErrorKind::Invalid).contains("hard links"));
     fs::remove_file(at("other")).unwrap();
     Database::open(at("db")).unwrap().close().unwrap();
+}
+
+/// Where the kernel takes no new file, also from root.
+#[test]
+fn a_directory_that_takes_no_file_is_refused_with_a_remedy() {
+    let said = refusal(Path::new("/proc/monolite.db"), ErrorKind::Storage);
+    let is_told_root = said.ends_with("; see its permissions, or choose another directory");
+    let is_told = is_told_root || said.contains("must be readable and writable");
+    assert!(is_told && said.contains("/proc"), "{said}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod patience;
 
 // The promises.
 mod accidents;
+mod activity;
+mod any_sql;
 mod awaited;
 mod backup;
 mod corners;
@@ -29,6 +31,7 @@ mod locks;
 mod maintenance;
 mod memory;
 mod migrations;
+mod monitoring;
 mod nested;
 mod rot;
 mod rules;

@@ -170,8 +170,13 @@ fn all_but_a_query_is_refused_and_changes_nothing() {
 fn tables_that_are_not_named_cannot_be_read_in_any_way() {
     let Some(db) = open(Options::new()) else { return };
     let limits = UntrustedLimits::new().time(SLACK).tables(["t"]);
-    let answer = db.query_untrusted("SELECT x FROM T WHERE id = 1", (), &limits).wait().unwrap();
-    assert_eq!(answer.rows.len(), 1);
+    for sql in [
+        "SELECT x FROM T WHERE id = 1",
+        "SELECT 'natural' AS using_it, x AS \"using\" FROM t WHERE id = 1 -- using",
+    ] {
+        let answer = db.query_untrusted(sql, (), &limits).wait().unwrap();
+        assert_eq!(answer.rows.len(), 1, "{sql}");
+    }
     for sql in [
         "SELECT s FROM secret",
         "SELECT count(*) FROM secret",

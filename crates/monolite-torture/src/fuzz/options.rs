@@ -96,7 +96,8 @@ fn draw(bytes: &mut Unstructured<'_>) -> arbitrary::Result<(Options, Vec<&'stati
         .max_batch_time(micros(number("max_batch_time", 1, 60_000_000, 60_000_000)?))
         .write_time_limit(micros(number("write_time_limit", 1_000, hour, hour)?))
         .read_time_limit(micros(number("read_time_limit", 1_000, 24 * hour, hour)?))
-        .slow_transaction(micros(number("slow_transaction", 1, hour, hour)?));
+        .slow_transaction(micros(number("slow_transaction", 1, hour, hour)?))
+        .on_slow(micros(number("on_slow", 1_000, hour, hour)?), |_| ());
     if bytes.arbitrary()? {
         options = options.sharing(Sharing::Shared);
     }

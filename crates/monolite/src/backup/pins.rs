@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::activity::{CallKind, Caller};
 use crate::call::watch::Watch;
 use crate::clock::Clock;
 use crate::progress::Progress;
@@ -28,9 +29,10 @@ impl BackupPins {
 
     /// Notes the snapshot that `reader` has just taken, while no commit runs.
     pub(crate) fn note(self: &Arc<BackupPins>, reader: Reader) -> BackupPin {
-        let watch = Arc::new(Watch::new(reader.connection.revoker()));
+        let watch = Arc::new(Watch::new(reader.connection.revoker(), Arc::clone(&self.clock)));
         let now = self.clock.now();
         watch.take_snapshot(self.progress.exposed(), now);
+        watch.trace().begin(Caller::default().of(CallKind::Copy));
         watch.begin(now);
         self.all().push(Arc::clone(&watch));
         BackupPin { reader, watch, pins: Arc::clone(self) }

@@ -17,10 +17,12 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use crate::activity::{Activity, Caller, Trace};
 use crate::call::entry::Entry;
+use crate::clock::Clock;
 
 /// What the writer has in its hands beside the member that runs.
 #[derive(Default)]
@@ -54,10 +56,14 @@ pub(crate) struct Closure {
     pub(crate) since: Duration,
     /// How long it may take.
     pub(crate) limit: Duration,
+    pub(crate) caller: Caller,
 }
 
-#[derive(Default)]
-pub(crate) struct InFlight(Mutex<Desk>);
+pub(crate) struct InFlight {
+    desk: Mutex<Desk>,
+    /// Which statement of the closure runs.
+    trace: Trace,
+}
 
 /// The batch in the hands of the writer. What is in it when this is dropped is dropped, too.
 pub(crate) struct HeldBatch<'d> {
@@ -67,18 +73,22 @@ pub(crate) struct HeldBatch<'d> {
 }
 
 impl InFlight {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> InFlight {
+        InFlight { desk: Mutex::default(), trace: Trace::new(clock) }
+    }
+
     /// The batch, for the writer.
     pub(crate) fn hold(&self) -> HeldBatch<'_> {
         HeldBatch { in_flight: self, desk: Some(self.desk()) }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The desk while the writer runs a closure.
     fn left_desk(&self) -> Option<MutexGuard<'_, Desk>> {
-        match self.0.try_lock() {
+        match self.desk.try_lock() {
             Ok(desk) => Some(desk),
             Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
             Err(TryLockError::WouldBlock) => None,
@@ -101,20 +111,49 @@ impl InFlight {
         Some(std::mem::take(&mut desk.batch))
     }
 
-    /// The closure whose batch was taken, and what `act` says while it has not returned.
-    pub(crate) fn while_stuck<T>(&self, act: impl FnOnce() -> T) -> Option<(Closure, T)> {
+    /// What the closure does `now` whose batch was taken, how long it may take, and what `act` says
+    /// while it has not returned.
+    pub(crate) fn while_stuck<T>(
+        &self,
+        now: Duration,
+        act: impl FnOnce() -> T,
+    ) -> Option<(Activity, Duration, T)> {
         let desk = self.left_desk()?;
         let closure = desk.closure.filter(|_| desk.is_taken)?;
-        Some((closure, act()))
+        Some((self.activity_of(&closure, now), closure.limit, act()))
+    }
+
+    fn activity_of(&self, closure: &Closure, now: Duration) -> Activity {
+        let activity = Activity::new(closure.caller, closure.since, &self.trace, now);
+        Activity { has_writer: true, ..activity }
+    }
+
+    /// What the closure does that runs, if one does, and how many others wait in its batch.
+    pub(crate) fn activity(&self, now: Duration) -> Option<Activity> {
+        let look = || {
+            let desk = self.left_desk()?;
+            let waiting = (desk.batch.inbox.len() + desk.batch.done.len()) as u64;
+            desk.closure.map(|closure| (closure, waiting))
+        };
+        let (closure, waiting) = look()?;
+        // Without the lock, for which the writer would wait: another one may run by now.
+        let activity = self.activity_of(&closure, now);
+        let (same, _) = look()?;
+        (same.since == closure.since).then_some(Activity { waiting, ..activity })
     }
 
     /// Whether the batch was taken from a closure which has not returned.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.while_stuck(|| ()).is_some()
+        self.left_desk().is_some_and(|desk| desk.is_taken && desk.closure.is_some())
     }
 }
 
-impl HeldBatch<'_> {
+impl<'d> HeldBatch<'d> {
+    /// Where the statements of closures are shown.
+    pub(crate) fn trace(&self) -> &'d Trace {
+        &self.in_flight.trace
+    }
+
     /// Leaves the batch within reach of others while `run` runs `closure`.
     pub(crate) fn leave_while<R>(
         &mut self,
@@ -160,4 +199,17 @@ impl Drop for HeldBatch<'_> {
         self.desk = None;
         drop(batch);
     }
+}
+
+#[test]
+fn looking_never_waits_for_the_writer() {
+    let in_flight = InFlight::new(Arc::<crate::clock::SystemClock>::default());
+    let look = || in_flight.activity(Duration::from_secs(3));
+    let mut batch = in_flight.hold();
+    assert_eq!(look(), None, "the writer has the lock, and would be waited for on its own thread");
+    let (since, limit) = (Duration::from_secs(1), Duration::from_secs(5));
+    let closure = Closure { since, limit, caller: Caller::default() };
+    let (seen, _) = batch.leave_while(closure, look);
+    assert_eq!(seen.map(|call| (call.has_writer, call.time)), Some((true, Duration::from_secs(2))));
+    assert_eq!(look(), None);
 }

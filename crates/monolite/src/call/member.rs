@@ -13,9 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
+use crate::clock::Tick;
 use crate::error::{Error, ErrorKind};
 use crate::tx::Tx;
 
@@ -58,13 +60,22 @@ pub(crate) struct Terms {
     pub(crate) principal: Principal,
     /// How long its answer waits until its commit is in the archive, too; `None`: not at all.
     pub(crate) archive_wait: Option<Duration>,
+    /// Who has made it, and what it is.
+    pub(crate) caller: Caller,
 }
 
 impl Terms {
-    /// Those of what keeps the database in order, such as a migration. It does not wait for the
-    /// archive: what is acknowledged behind it and is archived has it, too.
-    pub(crate) fn of_upkeep(self) -> Terms {
-        Terms { archive_wait: None, ..self }
+    /// Those of work that keeps the database in order, such as a migration; `name` is for a handle
+    /// without one. It does not wait for the archive: what is acknowledged behind it and is
+    /// archived has it, too.
+    pub(crate) fn of_upkeep(self, name: &'static str) -> Terms {
+        let caller = Caller { name: self.caller.name.or(Some(name)), ..self.caller };
+        Terms { archive_wait: None, caller, ..self }
+    }
+
+    /// Those of what `caller` has made.
+    pub(crate) fn of(self, caller: Caller) -> Terms {
+        Terms { caller, ..self }
     }
 }
 
@@ -77,7 +88,9 @@ pub(crate) trait Member: Send {
     /// How it runs when it is no part of a batch.
     fn alone(&self) -> Option<Alone>;
     /// Those of its submission.
-    fn terms(&self) -> Terms;
+    fn terms(&self) -> &Terms;
+    /// When it was submitted.
+    fn submitted(&self) -> Tick;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);
     /// Runs the closure and keeps its outcome; catches its panic.
@@ -130,6 +143,7 @@ pub(crate) struct Submission<B, T, E> {
     time_limit: Option<Duration>,
     alone: Option<Alone>,
     terms: Terms,
+    submitted: Tick,
     caller: Arc<Completion<T, E>>,
 }
 
@@ -142,6 +156,7 @@ impl<B, T, E> Submission<B, T, E> {
             time_limit: None,
             alone: None,
             terms,
+            submitted: Tick::now(),
             caller,
         }
     }
@@ -183,15 +198,20 @@ where
         self.alone
     }
 
-    fn terms(&self) -> Terms {
-        self.terms
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn submitted(&self) -> Tick {
+        self.submitted
     }
 
     fn fetch(&self) {
         // Loads that nothing waits for, of all the cache lines that the fields may lie in.
         let is_limited = self.time_limit.is_some();
         let waits = self.terms.archive_wait.is_some();
-        black_box((self.answered, self.outcome.is_none(), is_limited, waits));
+        let place = self.terms.caller.place;
+        black_box((self.answered, self.outcome.is_none(), is_limited, waits, place));
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {

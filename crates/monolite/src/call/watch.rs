@@ -10,11 +10,13 @@ mod models;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::{Revocation, Revoker};
 
-use crate::clock::nanos;
+use crate::activity::{Activity, Trace};
+use crate::clock::{Clock, nanos};
 use crate::primitives::sync::atomic::{AtomicU64, Ordering};
 use crate::primitives::thread;
 use crate::progress::{AtomicBatchNumber, BatchNumber};
@@ -29,6 +31,18 @@ pub(crate) struct Watch {
     /// When that snapshot was taken, in nanoseconds of the clock.
     taken: AtomicU64,
     revoker: Revoker,
+    /// Who uses it, and for what.
+    trace: Trace,
+}
+
+/// The call that has been using one of these snapshots for longest.
+pub(crate) fn longest<'w>(
+    watches: impl IntoIterator<Item = &'w Arc<Watch>>,
+    latest: BatchNumber,
+    now: Duration,
+) -> Option<Activity> {
+    let calls = watches.into_iter().filter_map(|watch| watch.activity(latest, now));
+    calls.max_by_key(|call| call.time)
 }
 
 /// No use is under way.
@@ -66,13 +80,31 @@ impl UseState {
 }
 
 impl Watch {
-    pub(crate) fn new(revoker: Revoker) -> Watch {
+    pub(crate) fn new(revoker: Revoker, clock: Arc<dyn Clock>) -> Watch {
         Watch {
             state: AtomicU64::new(IDLE),
             snapshot: AtomicBatchNumber::new(BatchNumber::MAX),
             taken: AtomicU64::new(0),
             revoker,
+            trace: Trace::new(clock),
         }
+    }
+
+    /// Who uses the snapshot, and for what.
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The call that uses the snapshot now, which lacks some of the batches up to `latest` if it
+    /// keeps the WAL.
+    pub(crate) fn activity(&self, latest: BatchNumber, now: Duration) -> Option<Activity> {
+        let began = || Some(UseState::unpack(self.state.load(Ordering::Acquire))?.began);
+        let before = began()?;
+        let keeps_wal = self.outdated_for(latest, now).is_some();
+        let caller = self.trace.caller();
+        let call = Activity::new(caller, Duration::from_nanos(before), &self.trace, now);
+        // What was seen may be of the next use.
+        (began()? == before).then_some(Activity { keeps_wal, ..call })
     }
 
     /// A snapshot was taken `now` that contains the batches up to `committed`.

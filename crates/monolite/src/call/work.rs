@@ -19,7 +19,7 @@ use crate::call::queue::lanes::{Queued, Ticket};
 use crate::call::queue::{Entered, Queue};
 use crate::call::watch::Watch;
 use crate::clock::Stopwatch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Work for a reader thread. Dropped before it was run, it tells its caller that the database is
 /// closed.
@@ -43,8 +43,11 @@ pub(crate) const LONG_AGO: u64 = 1;
 pub(crate) type JobQueue = Queue<Box<dyn Job>>;
 
 /// Whether the result of a job is still wanted, and what it is using.
-#[derive(Default)]
-pub(crate) struct Cancel(Mutex<Use>);
+pub(crate) struct Cancel {
+    under_way: Mutex<Use>,
+    /// When the job was handed over.
+    queued: Stopwatch,
+}
 
 #[derive(Default)]
 struct Use {
@@ -56,7 +59,7 @@ struct Use {
 
 impl Cancel {
     fn lock(&self) -> MutexGuard<'_, Use> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The result is not wanted any more.
@@ -104,6 +107,13 @@ pub(crate) fn attach(watch: &Arc<Watch>) -> Option<Attached> {
 /// The use of a connection by a job.
 pub(crate) struct Attached {
     cancel: Arc<Cancel>,
+}
+
+impl Attached {
+    /// When the job was handed over.
+    pub(crate) fn queued(&self) -> Stopwatch {
+        self.cancel.queued
+    }
 }
 
 impl Drop for Attached {
@@ -166,14 +176,10 @@ impl<F, T, E> Work<F, T, E> {
         E: From<Error> + Send + 'static,
     {
         if let Some(body) = self.take_new() {
-            let (caller, cancel) = (Completion::new(), Arc::<Cancel>::default());
+            let cancel = Cancel { under_way: Mutex::default(), queued: Stopwatch::start() };
+            let (caller, cancel) = (Completion::new(), Arc::new(cancel));
             let told = (Arc::clone(&caller), Arc::clone(&cancel));
-            let job = Box::new(Awaited {
-                body: Some(bind(body)),
-                caller: told.0,
-                cancel: told.1,
-                queued: Stopwatch::start(),
-            });
+            let job = Box::new(Awaited { body: Some(bind(body)), caller: told.0, cancel: told.1 });
             let waits = match queue.enter(job) {
                 Ok(Entered::In) => None,
                 Ok(Entered::Waits(ticket)) => Some(ticket),
@@ -212,7 +218,6 @@ struct Awaited<B, T, E: From<Error>> {
     body: Option<B>,
     caller: Arc<Completion<T, E>>,
     cancel: Arc<Cancel>,
-    queued: Stopwatch,
 }
 
 impl<B, T, E> Job for Awaited<B, T, E>
@@ -237,7 +242,7 @@ where
     }
 
     fn queued(&self) -> Stopwatch {
-        self.queued
+        self.cancel.queued
     }
 
     fn refuse(mut self: Box<Self>, error: Error) {
@@ -256,10 +261,6 @@ impl<B, T, E: From<Error>> Awaited<B, T, E> {
 
 impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
     fn drop(&mut self) {
-        self.end_with(closed());
+        self.end_with(Error::closed());
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
 }

@@ -6,10 +6,13 @@ mod models;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
 use crate::call::member::{Member, Terms};
 use crate::call::queue::{Entered, Queue, Rejected};
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::atomic::{AtomicBool, Ordering};
+use crate::primitives::sync::{Mutex, PoisonError};
 use crate::progress::Progress;
 
 /// The queue of the writer, as it is used under some terms.
@@ -21,8 +24,19 @@ pub(crate) struct WriteQueue {
     progress: Arc<Progress>,
     /// Why nothing may be submitted under these terms.
     refusal: Option<Arc<Error>>,
+    /// Whether its users may only read.
+    is_read_only: bool,
     /// The message of a refusal, made once: overload is no time to format text.
     full: Arc<str>,
+    holder: Arc<Holder>,
+}
+
+/// The call that has had the writer for long, if one has.
+#[derive(Default)]
+struct Holder {
+    is_there: AtomicBool,
+    /// For how long, and by whom, it is held.
+    held: Mutex<String>,
 }
 
 impl std::ops::Deref for WriteQueue {
@@ -50,7 +64,9 @@ impl WriteQueue {
             database,
             progress,
             refusal: None,
+            is_read_only: false,
             full: full.into(),
+            holder: Arc::default(),
         }
     }
 
@@ -58,6 +74,12 @@ impl WriteQueue {
     pub(crate) fn of(&self, principal: u64) -> WriteQueue {
         let terms = Terms { principal: Some(principal), ..self.terms };
         WriteQueue { terms, ..self.clone() }
+    }
+
+    /// The same queue as work of this name uses it.
+    pub(crate) fn named(&self, name: &'static str) -> WriteQueue {
+        let caller = Caller { name: Some(name), ..self.terms.caller };
+        WriteQueue { terms: self.terms.of(caller), ..self.clone() }
     }
 
     /// The same queue for those who wait so long for the archive, or who do not.
@@ -69,6 +91,21 @@ impl WriteQueue {
     /// The same queue for terms that the database does not have, if there is an error that says so.
     pub(crate) fn refusing(&self, refusal: Option<Error>) -> WriteQueue {
         WriteQueue { refusal: refusal.map(Arc::new), ..self.clone() }
+    }
+
+    /// The same queue for users who may only read.
+    pub(crate) fn read_only(&self) -> WriteQueue {
+        WriteQueue { is_read_only: true, ..self.clone() }
+    }
+
+    /// Whether its users may only read: nothing that they submit gets into the queue.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn check_write(&self) -> Result<()> {
+        self.check_use()?;
+        if self.is_read_only { Err(read_only()) } else { Ok(()) }
     }
 
     /// # Errors
@@ -90,7 +127,7 @@ impl WriteQueue {
 
     /// Appends a member, or has it wait for room; answers it when it came too late.
     pub(crate) fn submit(&self, mut member: Box<dyn Member>) -> Entered {
-        if let Err(error) = self.check_use() {
+        if let Err(error) = self.check_write() {
             member.overrule(error);
             member.answer();
             return Entered::In;
@@ -103,11 +140,11 @@ impl WriteQueue {
 
     /// As [`Queue::push`], with the reason of the refusal.
     pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
-        self.check_use()?;
+        self.check_write()?;
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
-                Err(self.progress.check_poison().err().unwrap_or_else(closed))
+                Err(self.progress.check_poison().err().unwrap_or_else(Error::closed))
             }
             Err(Rejected::Full(_)) if !self.is_full() => Err(no_share_left()),
             Err(Rejected::Full(_)) => Err(self.overloaded()),
@@ -116,7 +153,7 @@ impl WriteQueue {
 
     /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
     pub(crate) fn check_room(&self) -> Result<()> {
-        self.check_use()?;
+        self.check_write()?;
         if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
     }
 
@@ -127,21 +164,36 @@ impl WriteQueue {
 
     /// Answers a member that came too late: the database is poisoned or closed.
     pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
-        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
+        member.overrule(self.progress.check_poison().err().unwrap_or_else(Error::closed));
         member.answer();
     }
 
     fn overloaded(&self) -> Error {
-        Error::new(ErrorKind::Overloaded, &*self.full)
+        if !self.holder.is_there.load(Ordering::Relaxed) {
+            return Error::new(ErrorKind::Overloaded, &*self.full);
+        }
+        let held = self.holder.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = format!("the writer has been held {held}, and {}", self.full);
+        Error::new(ErrorKind::Overloaded, message)
     }
+
+    /// Notes for how long the writer has been held and by whom, or that it is free, for refusals.
+    pub(crate) fn note_holder(&self, held: Option<String>) {
+        self.holder.is_there.store(held.is_some(), Ordering::Relaxed);
+        if let Some(held) = held {
+            *self.holder.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        }
+    }
+}
+
+/// The refusal of a change.
+pub(crate) fn read_only() -> Error {
+    let message = "the handle may only read (Database::read_only); use another handle to write";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn no_share_left() -> Error {
     let message = "as many transactions of this principal wait as there are places left in the \
                    write queue; try again later, or let write() wait for room";
     Error::new(ErrorKind::Overloaded, message)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }

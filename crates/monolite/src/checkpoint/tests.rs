@@ -93,7 +93,7 @@ impl Bench {
         options.write_time_limit = patience;
         let opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let connection = (opened.open_reader)().unwrap().connection;
-        let watch = Arc::new(Watch::new(connection.revoker()));
+        let watch = Arc::new(Watch::new(connection.revoker(), Arc::clone(&clock) as _));
         let (connection, asked) = (Mutex::new(connection), Mutex::default());
         let holder = Holder { connection, watch, clock: Arc::clone(&clock), asked };
         let holder = Arc::new(holder);

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use super::{Database, NO_WAIT};
+use crate::activity::CallKind;
 use crate::error::{Error, Result};
 use crate::transaction::{
     Attempts, Committed, Key, OpenTransaction, Transact, Transaction, transact,
@@ -18,8 +19,10 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// `Overloaded` when as many are open as `InteractiveOptions::max_open` allows.
+    #[track_caller]
     pub fn transaction(&self) -> Result<Transaction> {
-        Ok(Transaction::new(OpenTransaction::begin(&self.handle.transactions)?))
+        let caller = self.caller(CallKind::Statement);
+        Ok(Transaction::new(OpenTransaction::begin(&self.handle.transactions, caller)?))
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
@@ -42,6 +45,7 @@ impl<E> Database<E> {
     /// # Errors
     /// The closure's own; or, converted from [`Error`], those of
     /// [`Transaction::commit`](crate::Transaction::commit); `Conflict` only after all attempts.
+    #[track_caller]
     pub fn transact<T, F, Fut>(&self, mut body: F) -> Transact<impl Future<Output = Result<T, E>>>
     where
         F: FnMut(Transaction) -> Fut,
@@ -52,7 +56,8 @@ impl<E> Database<E> {
             let running = body(tx);
             async move { running.await.map(|value| (value, Vec::new())) }
         };
-        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        let attempts =
+            Attempts::of::<F>(&self.handle.transactions, self.caller(CallKind::Statement));
         Transact::new(async move {
             match transact(attempts, body, None).await? {
                 Committed::Now { value, .. } => Ok(value),
@@ -82,6 +87,7 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// As [`Database::transact`]; `Invalid` for a key that is empty or too long.
+    #[track_caller]
     pub fn transact_once<T, O, F, Fut>(
         &self,
         key: impl Into<String>,
@@ -98,13 +104,16 @@ impl<E> Database<E> {
             let running = body(tx);
             async move { running.await.map(|(value, outcome)| (value, outcome.into())) }
         };
-        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        let caller = self.caller(CallKind::Statement);
+        let attempts = Attempts::of::<F>(&self.handle.transactions, caller);
         let plain = self.with_error::<Error>();
         Transact::new(async move {
             let key = key?;
             let known = |wait| {
                 let text = key.text.clone();
-                plain.read_as_written(wait, move |tx| tx.outcome_of(&text))
+                plain.read_as_written(caller.of(CallKind::Read), wait, move |tx| {
+                    tx.outcome_of(&text)
+                })
             };
             if let Some(outcome) = known(plain.handle.time_limit).await? {
                 return Ok(Committed::Before { outcome });

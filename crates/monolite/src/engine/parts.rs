@@ -7,6 +7,7 @@ use monolite_sqlite::Connection;
 use monolite_sqlite::vfs::WalControl;
 
 use super::primary::ArchiveSide;
+use crate::activity::slow::SlowLog;
 use crate::backup;
 use crate::backup::pins::BackupPins;
 use crate::call::between::BetweenBatches;
@@ -17,6 +18,7 @@ use crate::checkpoint::Checkpoints;
 use crate::clock::{Clock, Deadline};
 use crate::files::open::Opened;
 use crate::files::wal::WalFile;
+use crate::lookout::Lookout;
 use crate::options::{Durability, Options, Sharing};
 use crate::progress::{Observers, Progress};
 use crate::read::handle::ReadSide;
@@ -63,6 +65,11 @@ impl<'o> Base<'o> {
 
     fn recorder(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder)
+    }
+
+    fn slow_log(&self) -> SlowLog {
+        let log = self.recorder.slow_transactions.clone();
+        SlowLog { above: self.options.slow_transaction, log }
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -139,18 +146,30 @@ impl<'o> Base<'o> {
         Arc::new(Checkpoints::new(wal, holders, archiving, self.options, self.recorder()))
     }
 
+    pub(super) fn lookout(
+        &self,
+        queue: &Arc<WriteQueue>,
+        in_flight: &Arc<InFlight>,
+        holders: &Arc<SnapshotHolders>,
+        threads: [&Arc<ReadThreads>; 3],
+    ) -> Arc<Lookout> {
+        let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
+        let holders = Arc::clone(holders);
+        let threads = threads.map(Arc::clone);
+        Arc::new(Lookout::new(queue, in_flight, holders, threads, self.options))
+    }
+
     pub(super) fn watchdog(
         &self,
         queue: &Arc<WriteQueue>,
         in_flight: &Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
-        threads: [&Arc<ReadThreads>; 3],
+        lookout: &Arc<Lookout>,
     ) -> Arc<Watchdog> {
         let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
-        let threads = threads.into_iter().cloned().collect();
-        let (awake, recorder, options) = (Arc::clone(&self.awake), self.recorder(), self.options);
-        let watchdog = Watchdog::new(awake, queue, in_flight, holders, threads, options, recorder);
-        Arc::new(watchdog)
+        let (lookout, awake) = (Arc::clone(lookout), Arc::clone(&self.awake));
+        let (options, recorder) = (self.options, self.recorder());
+        Arc::new(Watchdog::new(awake, queue, in_flight, holders, lookout, options, recorder))
     }
 
     /// What reads go through, and what streams do.
@@ -164,8 +183,15 @@ impl<'o> Base<'o> {
             let (open, progress) = (Arc::clone(open), self.progress());
             let Base { database, options, .. } = *self;
             let threads = self.threads_for(work, options.readers);
-            let awake = Arc::clone(&self.awake);
-            let readers = Readers::new(open, database, keep_snapshots, options, progress, awake);
+            let readers = Readers::new(
+                open,
+                database,
+                keep_snapshots,
+                options,
+                progress,
+                Arc::clone(&self.awake),
+                self.slow_log(),
+            );
             let (readers, progress) = (Arc::new(readers), self.progress());
             let archived = archive.map(ArchiveSide::wait);
             Arc::new(ReadSide { database, readers, progress, archived, threads })
@@ -175,7 +201,7 @@ impl<'o> Base<'o> {
 
     pub(super) fn pool(&self, opener: PoolOpener, wal: &Arc<WalControl>) -> Arc<Pool> {
         let (wal, awake) = (Arc::clone(wal), Arc::clone(&self.awake));
-        Arc::new(Pool::new(opener, self.options, self.progress(), wal, awake))
+        Arc::new(Pool::new(opener, self.options, self.progress(), wal, awake, self.slow_log()))
     }
 
     pub(super) fn untrusted(&self, open: OpenReader) -> Arc<UntrustedRoom> {
@@ -220,6 +246,8 @@ impl<'o> Base<'o> {
             recorder: self.recorder(),
             contention: Contention::new(database, options, self.recorder()),
             open: Arc::default(),
+            all: Arc::default(),
+            bytes: Arc::default(),
         })
     }
 }

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::threads::shortage;
-use crate::{Database, ErrorKind, Options, UntrustedLimits};
+use crate::{CallKind, Database, ErrorKind, Options, UntrustedLimits};
 
 /// How many descriptors of the WAL at `path` there are: one for each connection, and the engine's.
 /// (SQLite keeps those of the database file for later connections, as the first `close` would drop
@@ -77,6 +79,40 @@ fn a_transaction_that_ends_while_the_database_rests_leaves_no_connection_open() 
     assert!(descriptors(&wal) > before, "it keeps its connection");
     drop(transaction);
     rests(&db, &wal, before);
+    db.close().unwrap();
+}
+
+#[test]
+fn looking_starts_no_thread_and_opens_no_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let (path, wal) = (path.join("db"), path.join("db-wal"));
+    let db = Options::new().open(path).unwrap();
+    let before = descriptors(&wal);
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    use_it(&db);
+    rests(&db, &wal, before);
+    assert!(db.running().is_empty() && db.open_transactions().is_empty());
+    assert_eq!(db.stats().queue_depth, 0);
+    assert!(!is_used(&db) && descriptors(&wal) == before);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_copy_that_keeps_the_wal_is_reported_when_nothing_else_runs() {
+    let (told, reports) = mpsc::channel();
+    // By then a database at rest has no thread.
+    let limit = Duration::from_millis(600);
+    let options = Options::new().on_slow(limit, move |call| told.send(call.clone()).unwrap());
+    let db = options.open(":memory:").unwrap();
+    let copies = db.engine().backups();
+    let reader = (copies.open_reader)().unwrap();
+    reader.connection.begin_read().unwrap();
+    let copy = copies.pins.note(reader);
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    let call = reports.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(call.keeps_wal && call.caller.kind == CallKind::Copy, "{call:?}");
+    drop(copy);
     db.close().unwrap();
 }
 

@@ -159,7 +159,9 @@ impl WriteLoop {
         let is_last = batch.inbox.is_empty() && self.queue.is_empty();
         let is_alone = members.len() == 1 && is_last;
         let position = checkpoints.position();
-        self.syncer.finish(CommittedBatch { number, position, members }, is_alone);
+        let slow_runs = writer.take_slow_runs();
+        let batch = CommittedBatch { number, position, members, slow_runs };
+        self.syncer.finish(batch, is_alone);
         self.checkpoints.note_growth();
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);

@@ -344,6 +344,18 @@ fn is_mounted(path: &Path) -> bool {
     })
 }
 
+/// The error of [`FileId::at`]: there is nothing at `path`, which is canonical.
+pub(crate) fn not_created(path: &Path, error: &io::Error) -> Error {
+    let remedy = match remedy_of(error) {
+        "" => "; see its permissions, or choose another directory",
+        known => known,
+    };
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let message =
+        format!("{} cannot be created in {}: {error}{remedy}", path.display(), directory.display());
+    Error::new(ErrorKind::Storage, message)
+}
+
 /// The error of a system call for the database at `path`.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     let message = format!("{} cannot be opened: {error}{}", path.display(), remedy_of(error));

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use monolite_sqlite::forks;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::identity::{FileId, io_error};
+use crate::files::identity::{FileId, not_created};
 
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
@@ -55,7 +55,7 @@ impl Registration {
         let at_path = open.iter().find(|used| used.path == path);
         let (file, is_new) = match at_path {
             Some(used) => (used.file, false),
-            None => FileId::at(path).map_err(|error| io_error(path, &error))?,
+            None => FileId::at(path).map_err(|error| not_created(path, &error))?,
         };
         let Some(used) = open.iter().find(|used| used.file == file) else {
             let (path, state) = (path.to_owned(), FileState::Open);

@@ -24,6 +24,7 @@ pub struct InteractiveOptions {
     pub(crate) snapshot_age: Duration,
     pub(crate) max_statements: usize,
     pub(crate) max_bytes: usize,
+    pub(crate) max_total_bytes: usize,
     pub(crate) attempts: u32,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) ids_given_out_ahead: bool,
@@ -38,6 +39,7 @@ impl Default for InteractiveOptions {
             snapshot_age: Duration::from_secs(1),
             max_statements: 10_000,
             max_bytes: 64 << 20,
+            max_total_bytes: 1 << 30,
             attempts: 10,
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             ids_given_out_ahead: true,
@@ -98,6 +100,15 @@ impl InteractiveOptions {
         self
     }
 
+    /// Most bytes that all open interactive transactions together may keep, of their statements and
+    /// parameters, until the writer has run them: 1 KiB to 16 TiB. Default: 1 GiB. Beyond it a
+    /// statement fails with `Overloaded`, and its transaction is over, which frees its part.
+    #[must_use]
+    pub fn max_total_bytes(mut self, bytes: usize) -> InteractiveOptions {
+        self.max_total_bytes = bytes;
+        self
+    }
+
     /// How often `transact` tries before it fails with `Conflict`: 1 to 1,000. Default: 10. The
     /// last third of the attempts goes before all others that collide with it.
     #[must_use]
@@ -137,6 +148,8 @@ impl InteractiveOptions {
         within("InteractiveOptions::snapshot_age", self.snapshot_age, MS, HOUR)?;
         within("InteractiveOptions::max_statements", self.max_statements, 1, 1_000_000)?;
         within("InteractiveOptions::max_bytes", self.max_bytes, 1 << 10, 64 << 30)?;
+        let most = 16 << 40;
+        within("InteractiveOptions::max_total_bytes", self.max_total_bytes, 1 << 10, most)?;
         within("InteractiveOptions::attempts", self.attempts, 1, 1_000)?;
         let lifetime = self.idempotency_lifetime;
         within("InteractiveOptions::idempotency_lifetime", lifetime, 1_000 * MS, 87_600 * HOUR)

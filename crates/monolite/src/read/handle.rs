@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::blocked::runs_here;
-use crate::call::completion::Completion;
+use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{DatabaseId, Place};
 use crate::call::work::Work;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +35,7 @@ struct Terms {
     answer: Answer,
     /// Where it is less than the option.
     time_limit: Option<Duration>,
+    caller: Caller,
 }
 
 /// What is delivered when everything that is committed is archived, or with the reason why it is
@@ -44,13 +46,14 @@ pub(crate) type WaitForArchive =
 /// A read that has run, and what is to happen before it is told.
 struct Ran<T, E> {
     result: Result<T, E>,
-    archived: Option<Arc<Completion<(), Error>>>,
+    /// Delivered when what it may have seen is on disk, or archived.
+    kept: Option<Arc<Completion<(), Error>>>,
 }
 
 impl<T, E: From<Error>> Ran<T, E> {
     fn wait(self) -> Result<T, E> {
-        if let Some(archived) = self.archived {
-            archived.wait().unwrap_for_caller()?;
+        if let Some(kept) = self.kept {
+            kept.wait().unwrap_for_caller()?;
         }
         self.result
     }
@@ -91,7 +94,7 @@ pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
     terms: Terms,
     work: Work<F, Ran<T, E>, E>,
-    /// While it waits for the archive: on no thread, as others have reads for those.
+    /// While it waits for the disk or the archive: on no thread, as others have reads for those.
     ran: Option<Ran<T, E>>,
 }
 
@@ -105,11 +108,13 @@ where
 {
     pub(crate) fn new(
         side: &'d Arc<ReadSide>,
+        caller: Caller,
         time_limit: Option<Duration>,
         answer: Answer,
         body: F,
     ) -> Read<'d, F, T, E> {
-        Read { side, terms: Terms { answer, time_limit }, work: Work::new(body), ran: None }
+        let terms = Terms { answer, time_limit, caller };
+        Read { side, terms, work: Work::new(body), ran: None }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -136,7 +141,7 @@ where
     F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
-    let Terms { answer, time_limit } = terms;
+    let Terms { answer, time_limit, caller } = terms;
     if answer != Answer::AtOnce && side.database.is_inside(Place::Write) {
         let message = "a write closure waited for a durable read, which would wait for the \
                        closure's own batch; use the closure's transaction, or read()";
@@ -148,16 +153,23 @@ where
         }
         (_, archived) => archived,
     };
-    let result = side.readers.run(time_limit, body);
-    let archived = match (answer, archived) {
+    let result = side.readers.run(caller, time_limit, body);
+    let kept = match (answer, archived) {
         (Answer::AtOnce, _) => None,
         (Answer::OnceArchived(limit), Some(wait)) => Some(wait(limit)),
-        _ => {
-            side.progress.wait_durable(side.progress.exposed())?;
-            None
-        }
+        _ => Some(once_durable(&side.progress)),
     };
-    Ok(Ran { result, archived })
+    Ok(Ran { result, kept })
+}
+
+/// Delivered when everything that a read may have seen is on disk.
+fn once_durable(progress: &Progress) -> Arc<Completion<(), Error>> {
+    let durable = Completion::new();
+    let told = Arc::clone(&durable);
+    progress.when_durable(progress.exposed(), move |verdict| {
+        told.deliver(Outcome::Returned(verdict));
+    });
+    durable
 }
 
 impl<F, T, E> Future for Read<'_, F, T, E>
@@ -186,8 +198,8 @@ where
             let outcome = ready!(self.work.poll(&side.threads.queue, context, bind));
             self.ran = Some(outcome.unwrap_for_caller()?);
         }
-        if let Some(archived) = self.ran.as_ref().and_then(|ran| ran.archived.as_ref()) {
-            ready!(archived.poll(context)).unwrap_for_caller()?;
+        if let Some(kept) = self.ran.as_ref().and_then(|ran| ran.kept.as_ref()) {
+            ready!(kept.poll(context)).unwrap_for_caller()?;
         }
         let ran = self.ran.take().expect("it has run");
         Poll::Ready(ran.result)

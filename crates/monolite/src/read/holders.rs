@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::Activity;
 use crate::call::watch::Watch;
 use crate::clock::Clock;
 use crate::options::Options;
@@ -20,6 +21,11 @@ pub(crate) trait SnapshotHolder: Send + Sync {
 
     /// What others may see of each connection's snapshot.
     fn watches(&self) -> Vec<Arc<Watch>>;
+
+    /// Calls that wait for one of its connections.
+    fn waiting(&self) -> usize {
+        0
+    }
 
     /// Whether a use of its snapshots may take as long as a read, and no longer.
     fn has_time_limit(&self) -> bool {
@@ -97,9 +103,26 @@ impl SnapshotHolders {
         self.holders.iter().flat_map(|holder| holder.watches())
     }
 
+    /// The calls that use a connection now.
+    pub(crate) fn running(&self) -> Vec<Activity> {
+        let (exposed, now) = (self.progress.exposed(), self.clock.now());
+        let of = |holder: &Arc<dyn SnapshotHolder>| {
+            let waiting = holder.waiting() as u64;
+            let running = holder.watches().into_iter();
+            let running = running.filter_map(move |watch| watch.activity(exposed, now));
+            running.map(move |activity| Activity { waiting, ..activity })
+        };
+        self.holders.iter().flat_map(of).collect()
+    }
+
     /// As [`SnapshotHolders::watches`], of those that have a time limit.
     pub(crate) fn limited_watches(&self) -> impl Iterator<Item = Arc<Watch>> {
         self.holders.iter().filter(|it| it.has_time_limit()).flat_map(|holder| holder.watches())
+    }
+
+    /// Whether a use of a connection is under way `now`.
+    pub(crate) fn are_in_use(&self, now: Duration) -> bool {
+        self.watches().any(|watch| watch.running_for(now).is_some())
     }
 
     /// How often connections have been used.

@@ -29,16 +29,17 @@ mod models;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::Connection;
 
+use crate::activity::slow::SlowLog;
+use crate::activity::{Activity, CallKind, Caller, Slowest};
 use crate::call::inside::{DatabaseId, Inside, Place};
-use crate::call::watch::Watch;
-use crate::call::work;
-use crate::clock::{Clock, Deadline, Patience};
+use crate::call::watch::{Watch, longest};
+use crate::call::work::{self, Attached};
+use crate::clock::{Clock, Deadline, Patience, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -66,7 +67,6 @@ struct Seat {
     /// `None` before it is used, when it was idle for long, and once the pool is closed.
     open: Option<Box<Open>>,
     snapshot: Option<KeptSnapshot>,
-    last_sql: RefCell<String>,
 }
 
 /// A connection, with what others may see of it.
@@ -144,6 +144,7 @@ pub(crate) struct Readers {
     renewals: AtomicU64,
     time_limit: Duration,
     clock: Arc<dyn Clock>,
+    slow: SlowLog,
     progress: Arc<Progress>,
     awake: Arc<Awake>,
     /// Connections in the hands of reads that wait for another one.
@@ -161,6 +162,7 @@ impl Readers {
         options: &Options,
         progress: Arc<Progress>,
         awake: Arc<Awake>,
+        slow: SlowLog,
     ) -> Readers {
         let ordinary = options.readers;
         let slots = ordinary + ordinary * SPARES + 1;
@@ -174,6 +176,7 @@ impl Readers {
             renewals: AtomicU64::new(0),
             time_limit: options.read_time_limit,
             clock: Arc::clone(&options.clock),
+            slow,
             progress,
             awake,
             waiting: Mutex::new(0),
@@ -191,10 +194,11 @@ impl Readers {
         slot.seat.lock().unwrap_or_else(PoisonError::into_inner).open(self, slot)
     }
 
-    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there
-    /// is one, and the option.
+    /// Runs `body` of `caller` in a read transaction on this thread, for no longer than the option
+    /// and `own_limit`, if there is one.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
+        caller: Caller,
         own_limit: Option<Duration>,
         body: impl FnOnce(&ReadTx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -202,7 +206,7 @@ impl Readers {
         self.check_nesting()?;
         let turn = self.take_turn()?;
         let _inside = Inside::enter(self.database, Place::Read);
-        turn.read(own_limit, body)
+        turn.read(caller, own_limit, body)
     }
 
     /// # Errors
@@ -236,14 +240,14 @@ impl Readers {
         if let Some(turn) = self.try_turn() {
             return Ok(turn);
         }
-        let patience = Patience::of(self.time_limit);
+        let (start, patience) = (Stopwatch::start(), Patience::of(self.time_limit));
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let held = self.held_by_thread();
         *waiting += held;
         let turn = loop {
             if self.closed.load(Ordering::Acquire) {
-                break Err(closed());
+                break Err(Error::closed());
             }
             if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
                 break Ok(turn);
@@ -253,7 +257,7 @@ impl Readers {
             }
             let left = patience.left();
             if left.is_zero() {
-                break Err(none_free(self.ordinary, self.time_limit));
+                break Err(none_free(self.ordinary, self.time_limit, self.longest()));
             }
             let waited = self.freed.wait_timeout(waiting, left.min(LOOK));
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -262,7 +266,15 @@ impl Readers {
         *waiting -= held;
         let waiters = self.waiters.fetch_sub(1, Ordering::SeqCst);
         assert!(waiters > 0, "a read that waits is counted");
-        turn
+        turn.map(|mut turn| {
+            turn.waited = start.elapsed();
+            turn
+        })
+    }
+
+    /// The read that has been going on for longest.
+    fn longest(&self) -> Option<Activity> {
+        longest(&self.watches(), self.progress.exposed(), self.clock.now())
     }
 
     /// Ordinary connections held by reads that the thread is inside of. The writer's thread has the
@@ -298,12 +310,14 @@ impl Readers {
 
     fn try_slot<'r>(&'r self, slot: &'r Slot) -> Option<Turn<'r>> {
         match slot.seat.try_lock() {
-            Ok(seat) => Some(Turn { readers: self, slot, seat: Some(seat) }),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Some(Turn { readers: self, slot, seat: Some(poisoned.into_inner()) })
-            }
+            Ok(seat) => Some(self.turn(slot, seat)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.turn(slot, poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    fn turn<'r>(&'r self, slot: &'r Slot, seat: MutexGuard<'r, Seat>) -> Turn<'r> {
+        Turn { readers: self, slot, seat: Some(seat), waited: Duration::ZERO }
     }
 
     /// Waits for every read to end, closes the connections, and refuses reads from then on.
@@ -334,6 +348,10 @@ impl SnapshotHolder for Readers {
         // A waiting read may have found this seat taken.
         self.wake_waiters();
         oldest
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiters.load(Ordering::SeqCst)
     }
 
     fn watches(&self) -> Vec<Arc<Watch>> {
@@ -371,11 +389,12 @@ impl Seat {
     /// Makes sure that a connection is open.
     fn open(&mut self, readers: &Readers, slot: &Slot) -> Result<()> {
         if readers.closed.load(Ordering::Acquire) {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if self.open.is_none() {
             let reader = (readers.open)()?;
-            let watch = Arc::new(Watch::new(reader.connection.revoker()));
+            let revoker = reader.connection.revoker();
+            let watch = Arc::new(Watch::new(revoker, Arc::clone(&readers.clock)));
             slot.set_watch(Some(Arc::clone(&watch)));
             self.open = Some(Box::new(Open { reader, watch }));
         }
@@ -397,7 +416,7 @@ impl Seat {
         let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
         assert!(is_newer, "a later read sees no earlier state");
         self.end_snapshot();
-        let Open { reader, watch } = self.open.as_deref().ok_or_else(closed)?;
+        let Open { reader, watch } = self.open.as_deref().ok_or_else(Error::closed)?;
         reader.connection.begin_read()?;
         watch.take_snapshot(current.committed, now);
         self.snapshot = Some(current);
@@ -417,42 +436,56 @@ struct Turn<'r> {
     readers: &'r Readers,
     slot: &'r Slot,
     seat: Option<MutexGuard<'r, Seat>>,
+    /// How long the read waited for it.
+    waited: Duration,
 }
 
 impl Turn<'_> {
     fn read<T, E: From<Error>>(
         mut self,
+        caller: Caller,
         own_limit: Option<Duration>,
         body: impl FnOnce(&ReadTx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (readers, slot) = (self.readers, self.slot);
-        let limit = own_limit.map_or(readers.time_limit, |own| own.min(readers.time_limit));
-        let is_own = limit < readers.time_limit;
-        let late = || {
-            late(limit, if is_own { "Database::with_time_limit" } else { "option read_time_limit" })
+        let (readers, slot, waited) = (self.readers, self.slot, self.waited);
+        let (limit, whose) = match own_limit.filter(|own| *own < readers.time_limit) {
+            Some(own) => (own, "Database::with_time_limit"),
+            None => (readers.time_limit, "option read_time_limit"),
         };
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
         seat.start(readers, slot, now)?;
-        let Open { reader, watch } = seat.open.as_deref().ok_or_else(closed)?;
+        let Open { reader, watch } = seat.open.as_deref().ok_or_else(Error::closed)?;
+        watch.trace().begin(caller);
         watch.begin(now);
         readers.awake.note();
-        let _attached = work::attach(watch);
+        let attached = work::attach(watch);
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
-        let result = body(&ReadTx::new(&reader.connection, &seat.last_sql));
+        let tx = ReadTx::new(&reader.connection, watch.trace());
+        let result = body(&tx);
         reader.deadline.clear();
+        let time = || readers.clock.now().saturating_sub(now);
+        let slowest = || tx.slowest();
+        // A stream takes as long as its consumer.
+        let is_slow = readers.clock.coarse().saturating_sub(now) > readers.slow.above;
+        if is_slow && caller.kind == CallKind::Read {
+            let time = time();
+            let queued = |it: Attached| it.queued().elapsed().saturating_sub(time);
+            readers.slow.note(caller, time, || attached.map_or(waited, queued), slowest);
+        }
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.foreign_keys().end_deferral();
         let interruption = reader.connection.interruption();
         let has_panicked = reader.connection.panics().take();
         if interruption.is_revoked() {
-            let time = readers.clock.now() - now;
-            let error = if time > limit { late() } else { revoked(time) };
+            let time = time();
+            let is_late = time > limit;
+            let error = if is_late { late(limit, whose, &slowest()) } else { revoked(time) };
             return Err(error.into());
         }
         if interruption.take_late() {
-            return Err(late().into());
+            return Err(late(limit, whose, &slowest()).into());
         }
         if has_panicked {
             return Err(collation_panicked().into());
@@ -494,14 +527,11 @@ impl Turn<'_> {
     }
 }
 
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
-}
-
-fn none_free(ordinary: usize, limit: Duration) -> Error {
+fn none_free(ordinary: usize, limit: Duration, longest: Option<Activity>) -> Error {
+    let longest = longest.map_or_else(String::new, |it| format!(", one {}", it.held()));
     let message = format!(
         "no reader connection was free within {limit:.1?} (option read_time_limit): all {ordinary} \
-         readers and their spares are busy; end long reads, or raise the option readers"
+         readers and their spares are busy{longest}; end long reads, or raise the option readers"
     );
     Error::new(ErrorKind::Timeout, message)
 }
@@ -523,9 +553,10 @@ fn revoked(age: Duration) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
-fn late(limit: Duration, whose: &str) -> Error {
+fn late(limit: Duration, whose: &str, slowest: &Slowest) -> Error {
     let message = format!(
-        "the read was ended: it may take {limit:.1?} ({whose}), and took longer or would have"
+        "the read was ended: it may take {limit:.1?} ({whose}), and took longer or would have; \
+         {slowest}"
     );
     Error::new(ErrorKind::Timeout, message)
 }

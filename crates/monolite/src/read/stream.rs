@@ -26,6 +26,7 @@ use monolite_sqlite::{Interruption, rusqlite};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
+use crate::activity::Caller;
 use crate::call::blocked::wait_until;
 use crate::call::completion::Outcome;
 use crate::call::inside::Place;
@@ -43,6 +44,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// What is asked for, and for how long.
 pub(crate) struct Query {
+    pub(crate) caller: Caller,
     pub(crate) sql: String,
     pub(crate) parameters: Result<Parameters>,
     /// Where it is less than the option.
@@ -93,10 +95,10 @@ impl<T: Send + 'static> RowStream<T> {
     {
         let buffer = Arc::new(Buffer::new(query.stall_limit));
         let filled = Arc::clone(&buffer);
-        let Query { sql, parameters, time_limit, .. } = query;
+        let Query { caller, sql, parameters, time_limit, .. } = query;
         let body = move |side: &ReadSide| {
             let parameters = parameters.map_err(|error| error.in_statement(&sql))?;
-            side.readers.run(time_limit, |tx| {
+            side.readers.run(caller, time_limit, |tx| {
                 tx.with_statement(&sql, |statement| {
                     let told = |error| tx.explain(&sql, error);
                     let mut rows = (&parameters).query(statement).map_err(told)?;

@@ -130,7 +130,7 @@ impl ReadThreads {
 
     fn start_one(self: &Arc<Self>, workers: &mut Workers) -> Result<()> {
         if workers.is_joined {
-            return Err(Error::new(ErrorKind::Closed, "the database is closed"));
+            return Err(Error::closed());
         }
         // Those that have ended for lack of work.
         workers.all.retain(|(_, handle)| !handle.is_finished());

@@ -11,8 +11,10 @@ use monolite_sqlite::vfs::{Changes, CommitSequence, Version};
 use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::Pin;
+use crate::activity::Slowest;
+use crate::activity::slow::SlowLog;
 use crate::call::watch::Watch;
-use crate::call::work;
+use crate::call::work::{self, Attached};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
@@ -26,7 +28,6 @@ pub(crate) struct PooledConnection {
     /// Keeps the snapshot of an overlay.
     pin: RefCell<Option<Arc<Pin>>>,
     watch: Arc<Watch>,
-    last_sql: RefCell<String>,
     leading: RefCell<Leading>,
     /// The latest batch that its snapshot may contain.
     seen: Cell<BatchNumber>,
@@ -63,13 +64,16 @@ impl ReadSet {
 }
 
 impl PooledConnection {
-    pub(super) fn new(reader: Reader, is_overlay: bool) -> PooledConnection {
+    pub(super) fn new(
+        reader: Reader,
+        is_overlay: bool,
+        clock: &Arc<dyn Clock>,
+    ) -> PooledConnection {
         PooledConnection {
-            watch: Arc::new(Watch::new(reader.connection.revoker())),
+            watch: Arc::new(Watch::new(reader.connection.revoker(), Arc::clone(clock))),
             reader,
             is_overlay,
             pin: RefCell::default(),
-            last_sql: RefCell::default(),
             leading: RefCell::default(),
             seen: Cell::default(),
             took: Cell::default(),
@@ -198,25 +202,33 @@ impl PooledConnection {
     pub(super) fn run<T>(
         &self,
         clock: &dyn Clock,
+        slow: &SlowLog,
         limit: Duration,
         body: impl FnOnce(&Tx<'_>) -> T,
     ) -> Result<T> {
         let Reader { connection, deadline } = &self.reader;
-        let _attached = work::attach(&self.watch);
+        let attached = work::attach(&self.watch);
         let start = clock.now();
         deadline.set(start, limit);
-        let tx = Tx::new(connection, 1, &self.last_sql);
+        let tx = Tx::new(connection, 1, self.watch.trace());
         let (result, settled) = (body(&tx), tx.settle_at_end());
         deadline.clear();
-        self.took.set(clock.now() - start);
+        let (end, queued) = (clock.now(), attached.as_ref().map(Attached::queued));
+        let took = end - start;
+        self.took.set(took);
+        let held = || self.watch.running_for(end).unwrap_or_default();
+        let since = || queued.map_or_else(held, |queued| queued.elapsed());
+        let wait = || since().saturating_sub(took);
+        slow.note(self.watch.trace().caller(), took, wait, || tx.slowest());
         if connection.interruption().is_revoked() {
             // The time limit counts from when the connection was taken, before a replay and a
             // moment without a core.
             let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
-            return Err(if time > limit { late(limit) } else { revoked(time) });
+            let is_late = time > limit;
+            return Err(if is_late { late(limit, &tx.slowest()) } else { revoked(time) });
         }
         if connection.interruption().take_late() {
-            return Err(late(limit));
+            return Err(late(limit, &tx.slowest()));
         }
         settled.map(|()| result)
     }
@@ -235,11 +247,11 @@ fn revoked(age: Duration) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
-fn late(limit: Duration) -> Error {
+fn late(limit: Duration, slowest: &Slowest) -> Error {
     let message = format!(
         "the statement was ended: it may take {limit:.1?} (the option read_time_limit, \
          Database::with_time_limit, or what was left of InteractiveOptions::time_limit), and \
-         took longer or would have"
+         took longer or would have; {slowest}"
     );
     Error::new(ErrorKind::Timeout, message)
 }

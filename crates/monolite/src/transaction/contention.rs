@@ -328,7 +328,7 @@ impl Visit {
                 let now = contention.clock.now();
                 self.inner().began = now;
                 contention.recorder.turns_waited.add(1);
-                contention.recorder.turn_wait_time_ns.record_time(now.saturating_sub(start));
+                contention.recorder.turn_wait_seconds.record_time(now.saturating_sub(start));
             }
         }
     }

@@ -49,15 +49,20 @@ use super::limits::Limits;
 use super::pool::{HeldConnection, Left, Pool, Start};
 use super::refusals::{
     abandoned, busy, inside_itself, open_for_too_long, rolled_back_in_closure, too_many_open,
+    too_much_together,
 };
+use super::registry::Registry;
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, InteractiveState, Place, Snapshot};
-use super::steps::{Action, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform};
+use super::steps::{
+    Action, Answer, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform,
+};
+use crate::activity::{CallKind, Caller, TransactionActivity};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
 use crate::call::write::Write;
-use crate::call::write_queue::WriteQueue;
+use crate::call::write_queue::{WriteQueue, read_only};
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
@@ -78,8 +83,12 @@ pub(crate) struct Transactions {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) contention: Arc<Contention>,
-    /// How many are open, of all principals.
+    /// How many are open, of all handles.
     pub(crate) open: Arc<AtomicUsize>,
+    /// Those.
+    pub(crate) all: Arc<Registry<OpenTransaction>>,
+    /// Bytes that their steps take together.
+    pub(crate) bytes: Arc<AtomicUsize>,
 }
 
 impl Transactions {
@@ -97,6 +106,7 @@ pub(crate) type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct OpenTransaction {
     engine: Arc<Transactions>,
     began: Duration,
+    caller: Caller,
     /// Among those with which it collides.
     visit: Arc<Visit>,
     slot: Mutex<Slot>,
@@ -118,6 +128,8 @@ struct Slot {
     told: Option<Ending>,
     /// Who has taken it.
     user: Option<ThreadId>,
+    /// How many steps it had then.
+    steps: usize,
     /// Threads that wait for it. (A signal is a system call, also without waiters.)
     waiting: usize,
 }
@@ -154,12 +166,15 @@ impl Drop for Taken<'_> {
 }
 
 impl OpenTransaction {
-    /// Begins a transaction; takes no snapshot yet.
+    /// Begins a transaction of `caller`; takes no snapshot yet.
     ///
     /// # Errors
     /// `Overloaded` when as many are open as may be.
-    pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<OpenTransaction>> {
-        OpenTransaction::begin_as(engine, Visit::new(&engine.contention, None))
+    pub(crate) fn begin(
+        engine: &Arc<Transactions>,
+        caller: Caller,
+    ) -> Result<Arc<OpenTransaction>> {
+        OpenTransaction::begin_as(engine, caller, Visit::new(&engine.contention, None))
     }
 
     /// As [`OpenTransaction::begin`], for the attempt of `transact` that has this `visit`.
@@ -168,6 +183,7 @@ impl OpenTransaction {
     /// As [`OpenTransaction::begin`].
     pub(crate) fn begin_as(
         engine: &Arc<Transactions>,
+        caller: Caller,
         visit: Arc<Visit>,
     ) -> Result<Arc<OpenTransaction>> {
         engine.writes.check_use()?;
@@ -176,14 +192,24 @@ impl OpenTransaction {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
         }
-        let state = Some(Box::new(InteractiveState::new()));
-        Ok(Arc::new(OpenTransaction {
+        let mut state = Box::new(InteractiveState::new());
+        state.steps = Steps::counted_in(&engine.bytes);
+        let open = Arc::new(OpenTransaction {
             engine: Arc::clone(engine),
             began: engine.clock.now(),
+            caller,
             visit,
-            slot: Mutex::new(Slot { state, told: None, user: None, waiting: 0 }),
+            slot: Mutex::new(Slot {
+                state: Some(state),
+                told: None,
+                user: None,
+                steps: 0,
+                waiting: 0,
+            }),
             is_back: Condvar::new(),
-        }))
+        });
+        engine.all.insert(&open);
+        Ok(open)
     }
 
     pub(crate) fn engine(&self) -> &Transactions {
@@ -218,7 +244,7 @@ impl OpenTransaction {
                 return Err(ending.error());
             }
             if let Some(state) = slot.state.take() {
-                slot.user = Some(thread::current().id());
+                (slot.user, slot.steps) = (Some(thread::current().id()), state.steps.len());
                 return Ok(Taken { open: self, state: Some(state) });
             }
             if slot.user == Some(thread::current().id()) {
@@ -290,6 +316,24 @@ impl OpenTransaction {
         ending.map(Ending::kind)
     }
 
+    /// What others may know of it; `None` when it is over.
+    pub(crate) fn activity(&self) -> Option<TransactionActivity> {
+        let slot = self.slot();
+        let (statements, parked) = match &slot.state {
+            None => (slot.steps, None),
+            Some(state) => match state.place() {
+                Place::Over(_) => return None,
+                Place::Pool(Left::Parked(parked)) => (state.steps.len(), Some(*parked)),
+                Place::Pool(Left::Gone(_)) | Place::Writer => (state.steps.len(), None),
+            },
+        };
+        let is_running = slot.state.is_none();
+        drop(slot);
+        let keeps_snapshot = is_running || parked.is_some_and(|it| self.engine.pool.has(it));
+        let (caller, time) = (self.caller, self.age());
+        Some(TransactionActivity { caller, time, statements, is_running, keeps_snapshot })
+    }
+
     /// The numbers that rows of the latest statement were given.
     pub(crate) fn given_rowids(&self) -> Option<GivenRowids> {
         self.slot().state.as_ref()?.given
@@ -320,6 +364,13 @@ impl OpenTransaction {
         self.engine.clock.now().saturating_sub(self.began)
     }
 
+    /// # Errors
+    /// `Invalid` for what a transaction that only reads has no use for.
+    fn check_access(&self, request: &Request) -> Result<()> {
+        let reads = !matches!(request.action, Action::Batch | Action::Savepoint(..));
+        if reads || !request.is_read_only { Ok(()) } else { Err(read_only()) }
+    }
+
     fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
         let limits = &self.engine.limits;
         if state.steps.len() >= limits.max_statements {
@@ -330,7 +381,8 @@ impl OpenTransaction {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let bytes = state.steps.bytes() + request.text.len() + request.parameters.bytes();
+        let more = request.text.len() + request.parameters.bytes();
+        let bytes = state.steps.bytes() + more;
         if bytes > limits.max_bytes {
             let message = format!(
                 "the statements and parameters of the transaction take {bytes} bytes, and it may \
@@ -340,12 +392,16 @@ impl OpenTransaction {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        let together = self.engine.bytes.load(Ordering::Relaxed) + more;
+        if together > limits.max_total_bytes {
+            return Err(too_much_together(together, limits.max_total_bytes));
+        }
         Ok(())
     }
 
-    /// Runs one statement and shows its rows to `reader`; gives the number of changed rows, or the
-    /// rowid, and the reader back.
-    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(i64, R)>
+    /// Runs one statement and shows its rows to `reader`; gives what it answers beside them, and
+    /// the reader back.
+    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(Answer, R)>
     where
         R: RowReader + Send + 'static,
     {
@@ -353,6 +409,8 @@ impl OpenTransaction {
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
         state.given = None;
         self.check(&mut state)?;
+        request.is_read_only = self.engine.writes.is_read_only();
+        self.check_access(&request)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
             Action::Savepoint(what, depth) => {
@@ -369,18 +427,18 @@ impl OpenTransaction {
             }
         };
         let Some(step) = done.step else {
-            let error = done.number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
+            let error = done.answer.err().unwrap_or_else(|| Error::aborted("nothing was done"));
             self.end(&mut state, &error);
             return Err(error);
         };
         self.visit.note_answer(|| step.fingerprint(), step.digest());
         state.given = step.rowids();
         state.steps.push(step);
-        let number = done.number?;
+        let answer = done.answer?;
         if let Some((what, depth, name)) = savepoint {
             state.savepoints.note(what, depth, &name);
         }
-        Ok((number, reader))
+        Ok((answer, reader))
     }
 
     fn dispatch<R>(
@@ -438,11 +496,15 @@ impl OpenTransaction {
         let steps = &state.steps;
         let perform = |tx: &Tx<'_>| {
             let only_reads = match request.action {
-                Action::Change | Action::Query => connection.only_reads(&request.text),
+                Action::Change | Action::Query | Action::Run => {
+                    connection.only_reads(&request.text)
+                }
+                Action::Describe => Some(true),
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            if only_reads == Some(false) && !connection.is_overlay() {
+            let is_for_writer = !connection.is_overlay() && !request.is_read_only;
+            if only_reads == Some(false) && is_for_writer {
                 connection.note_not_run();
                 return Err(request);
             }
@@ -484,7 +546,7 @@ impl OpenTransaction {
             Left::Parked(parked) => Some(parked),
             Left::Gone(_) => None,
         };
-        let held = self.engine.pool.take(parked, start, limit)?;
+        let held = self.engine.pool.take(self.caller, parked, start, limit)?;
         let connection = held.connection();
         let before = std::mem::replace(&mut state.snapshot, Snapshot::of(connection));
         if !held.is_warm && !is_first {
@@ -550,7 +612,7 @@ impl OpenTransaction {
             Err(Error::aborted("a statement of an interactive transaction was tried"))
         };
         self.engine.recorder.statements_tried_in_writer.add(1);
-        let tried = self.submit(Once(Some(body))).wait();
+        let tried = self.submit(CallKind::Statement, Once(Some(body))).wait();
         let (steps, done, reader) = answer.try_recv().map_err(|_| {
             tried.err().unwrap_or_else(|| Error::new(ErrorKind::Internal, "a trial had no answer"))
         })?;
@@ -558,15 +620,15 @@ impl OpenTransaction {
         Ok((done.inspect_err(|error| self.note_conflict(error, &state.steps))?, reader))
     }
 
-    fn submit<B, T>(&self, body: B) -> Write<T>
+    fn submit<B, T>(&self, kind: CallKind, body: B) -> Write<T>
     where
         B: Body<T, Error> + 'static,
         T: Send + 'static,
     {
-        let caller = Completion::new();
-        let member =
-            Box::new(Submission::new(body, self.engine.writes.terms(), Arc::clone(&caller)));
-        Write::submit(member, caller, &self.engine.writes)
+        let answer = Completion::new();
+        let terms = self.engine.writes.terms().of(self.caller.of(kind));
+        let member = Box::new(Submission::new(body, terms, Arc::clone(&answer)));
+        Write::submit(member, answer, &self.engine.writes)
     }
 
     /// Ends the transaction: hands what it did to the writer. With a key, nothing is done when the
@@ -602,15 +664,18 @@ impl OpenTransaction {
             visit: Arc::clone(&self.visit),
             is_counted: false,
         };
-        self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
-            if let Some(key) = &key
-                && let Some(outcome) = tx.outcome_of(&key.text)?
-            {
-                return Ok(Committed::Before { outcome });
-            }
-            replay.run(tx)?;
-            Key::commit(key.as_ref(), tx)
-        }))
+        self.submit(
+            CallKind::Commit,
+            Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
+                if let Some(key) = &key
+                    && let Some(outcome) = tx.outcome_of(&key.text)?
+                {
+                    return Ok(Committed::Before { outcome });
+                }
+                replay.run(tx)?;
+                Key::commit(key.as_ref(), tx)
+            }),
+        )
     }
 
     /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
@@ -669,6 +734,7 @@ impl OpenTransaction {
 impl Drop for OpenTransaction {
     fn drop(&mut self) {
         self.roll_back();
+        self.engine.all.remove(self);
         let open = self.engine.open.fetch_sub(1, Ordering::Relaxed);
         assert!(open > 0, "a transaction that ends was counted");
     }

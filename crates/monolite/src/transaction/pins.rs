@@ -124,7 +124,7 @@ impl Pins {
         let idle = {
             let mut connections = self.vacant.connections();
             if connections.is_closed {
-                return Err(closed());
+                return Err(Error::closed());
             }
             connections.idle.pop()
         };
@@ -159,8 +159,4 @@ impl Pins {
 
 fn no_snapshot() -> Error {
     Error::new(ErrorKind::Internal, "a reader does not know which snapshot it has")
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }

@@ -35,7 +35,9 @@ use monolite_sqlite::vfs::{Changes, WalControl};
 
 use super::connection::{PooledConnection, ReadSet};
 use super::pins::Pins;
-use crate::call::watch::Watch;
+use crate::activity::slow::SlowLog;
+use crate::activity::{Activity, Caller};
+use crate::call::watch::{Watch, longest};
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
@@ -195,6 +197,7 @@ pub(crate) struct Pool {
     progress: Arc<Progress>,
     changes: Arc<WalControl>,
     awake: Arc<Awake>,
+    slow: SlowLog,
 }
 
 /// A connection in the hands of one statement.
@@ -212,6 +215,7 @@ impl Pool {
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
         awake: Arc<Awake>,
+        slow: SlowLog,
     ) -> Pool {
         let (state, freed) = (Mutex::default(), Condvar::new());
         let (open, clock) = (Arc::clone(&opener.reader), Arc::clone(&options.clock));
@@ -227,6 +231,7 @@ impl Pool {
             progress,
             changes,
             awake,
+            slow,
         }
     }
 
@@ -238,14 +243,15 @@ impl Pool {
         watch.is_overdue(now, self.time_limit)
     }
 
-    /// A connection for the next statement of a transaction: the one that was parked if it is still
-    /// there, else one with another snapshot. Waits while every connection runs a statement, for
-    /// `limit` at most.
+    /// A connection for the next statement of a transaction of `caller`: the one that was parked if
+    /// it is still there, else one with another snapshot. Waits while every connection runs a
+    /// statement, for `limit` at most.
     ///
     /// # Errors
     /// `Closed`; `Timeout` when none became free; those of opening a connection and of beginning.
     pub(crate) fn take(
         &self,
+        caller: Caller,
         parked: Option<Parked>,
         start: Start,
         limit: Duration,
@@ -261,35 +267,42 @@ impl Pool {
             if !is_warm {
                 connection.end();
             }
-            return self.hold(connection, is_warm, if is_to_move { Start::First } else { start });
+            let start = if is_to_move { Start::First } else { start };
+            return self.hold(caller, connection, is_warm, start);
         }
         let patience = Patience::of(limit);
         loop {
             if state.closed {
-                return Err(closed());
+                return Err(Error::closed());
             }
             if let Some(connection) = state.vacant.pop() {
                 drop(state);
-                return self.hold(connection, false, start);
+                return self.hold(caller, connection, false, start);
             }
             let now = self.clock.now();
             if state.surplus(self.most, |watch| self.is_overdue(watch, now)) < 0 {
                 state.opening += 1;
                 drop(state);
                 let connection = self.open_one()?;
-                return self.hold(connection, false, start);
+                return self.hold(caller, connection, false, start);
             }
             if let Some(connection) = state.take_away(now, self.age) {
                 drop(state);
                 connection.end();
-                return self.hold(connection, false, start);
+                return self.hold(caller, connection, false, start);
             }
             let left = patience.left();
             if left.is_zero() {
-                return Err(none_free(self.most, limit));
+                drop(state);
+                return Err(none_free(self.most, limit, self.longest()));
             }
             state = self.wait(state, LOOK.min(left));
         }
+    }
+
+    /// The statement that has been running for longest.
+    fn longest(&self) -> Option<Activity> {
+        longest(&self.watches(), self.progress.exposed(), self.clock.now())
     }
 
     fn is_to_move(&self, connection: &PooledConnection, start: &Start, now: Duration) -> bool {
@@ -336,11 +349,12 @@ impl Pool {
         let overlay = (self.opener.overlay)()?;
         let is_overlay = overlay.is_some();
         let reader = overlay.map_or_else(|| (self.opener.reader)(), Ok)?;
-        Ok(Box::new(PooledConnection::new(reader, is_overlay)))
+        Ok(Box::new(PooledConnection::new(reader, is_overlay, &self.clock)))
     }
 
     fn hold(
         &self,
+        caller: Caller,
         connection: Box<PooledConnection>,
         is_warm: bool,
         start: Start,
@@ -356,6 +370,7 @@ impl Pool {
             })?,
             (false, false) => connection.begin(&self.progress, now)?,
         }
+        connection.watch().trace().begin(caller);
         connection.watch().begin(now);
         self.awake.note();
         Ok(held)
@@ -384,6 +399,11 @@ impl Pool {
     /// Which pages were changed when.
     pub(crate) fn changes(&self) -> &Changes {
         self.changes.changes()
+    }
+
+    /// Whether a connection is still parked there.
+    pub(crate) fn has(&self, parked: Parked) -> bool {
+        self.state().parked.contains_key(&parked)
     }
 
     fn leave(&self, connection: Box<PooledConnection>, left: Left) -> Left {
@@ -453,7 +473,7 @@ impl HeldConnection<'_> {
 
     /// As [`PooledConnection::run`].
     pub(crate) fn run<T>(&self, limit: Duration, body: impl FnOnce(&Tx<'_>) -> T) -> Result<T> {
-        self.connection().run(&*self.pool.clock, limit, body)
+        self.connection().run(&*self.pool.clock, &self.pool.slow, limit, body)
     }
 
     /// Leaves the connection for a transaction that is one of `open`: with its snapshot, or, when
@@ -508,6 +528,10 @@ impl SnapshotHolder for Pool {
         self.state().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
     }
 
+    fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
     fn watches(&self) -> Vec<Arc<Watch>> {
         self.state().watches.clone()
     }
@@ -536,14 +560,12 @@ impl SnapshotHolder for Pool {
     }
 }
 
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
-}
-
-fn none_free(most: usize, limit: Duration) -> Error {
+fn none_free(most: usize, limit: Duration, longest: Option<Activity>) -> Error {
+    let longest = longest.map_or_else(String::new, |it| format!(", one {}", it.held()));
     let message = format!(
         "none of the {most} connections for interactive transactions was free within {limit:.1?}: \
-         statements run on all of them; end those, or raise InteractiveOptions::connections"
+         statements run on all of them{longest}; end those, or raise \
+         InteractiveOptions::connections"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -12,6 +12,15 @@ pub(super) fn too_many_open(most: usize) -> Error {
     Error::new(ErrorKind::Overloaded, message)
 }
 
+pub(super) fn too_much_together(bytes: usize, most: usize) -> Error {
+    let message = format!(
+        "the statements and parameters of all interactive transactions would take {bytes} bytes, \
+         and they may keep {most} (InteractiveOptions::max_total_bytes); try again when others \
+         have ended, or raise the option"
+    );
+    Error::new(ErrorKind::Overloaded, message)
+}
+
 pub(super) fn open_for_too_long(limit: Duration) -> Error {
     let message = format!(
         "the transaction has been open for longer than {limit:.1?} (InteractiveOptions::time_limit)"

@@ -29,6 +29,9 @@ use super::steps::{Shape, Step, Steps};
 use crate::error::{Error, ErrorKind};
 use crate::progress::BatchNumber;
 
+/// How the error of a statement begins that comes afterwards.
+const OVER: &str = "the transaction is over: ";
+
 /// Why nothing more can run.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
@@ -43,13 +46,16 @@ impl Ending {
 
     /// What a statement is told that comes afterwards.
     pub(super) fn error(&self) -> Error {
-        Error::new(self.kind, format!("the transaction is over: {}", self.why))
+        Error::new(self.kind, format!("{OVER}{}", self.why))
     }
 }
 
 impl From<&Error> for Ending {
     fn from(error: &Error) -> Ending {
-        Ending { kind: error.kind(), why: error.to_string() }
+        let said = error.to_string();
+        // The error of an ending is that ending again.
+        let why = said.strip_prefix(OVER).unwrap_or(&said).to_owned();
+        Ending { kind: error.kind(), why }
     }
 }
 

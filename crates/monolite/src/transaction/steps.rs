@@ -13,7 +13,8 @@
 //!
 //! # Invariants
 //! - The digest covers everything the application can know from the step: of a query that was read
-//!   in part, the rows that were read, and the names of their columns.
+//!   in part, the rows that were read, and the names of their columns; of one that was described,
+//!   the description.
 //! - Nothing is in the digest that another connection would answer otherwise on the same data: of
 //!   an error, not where in the text it was found, nor which index is missing; of a report on the
 //!   connection, nothing.
@@ -25,6 +26,7 @@
 //! digest with a probability of 2^-128, also for chosen data.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use monolite_sqlite::{GivenRowids, Numbering, Surroundings, Traits, UserSavepoint, rusqlite};
@@ -32,10 +34,11 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::call::write_queue::read_only;
 use crate::error::{Error, ErrorKind, Result, excerpt};
 use crate::options::Validation;
 use crate::parameters::Parameters;
-use crate::tx::Tx;
+use crate::tx::{Column, Description, Ran, Tx};
 
 /// Bytes of a step beside its text and its parameters.
 const STEP_BYTES: usize = size_of::<Step>();
@@ -47,6 +50,10 @@ pub(crate) enum Action {
     Change,
     /// Runs a statement and reads its rows.
     Query,
+    /// Runs a statement, reads its rows, and notes all that it did.
+    Run,
+    /// Notes what a statement would be.
+    Describe,
     /// Runs several statements.
     Batch,
     /// Opens, undoes or closes a savepoint that is inside of so many others.
@@ -62,6 +69,8 @@ pub(crate) struct Request {
     /// The statement, or the name of a savepoint.
     pub(crate) text: Arc<str>,
     pub(crate) parameters: Parameters,
+    /// Whether a statement that would change something is refused.
+    pub(crate) is_read_only: bool,
 }
 
 impl Request {
@@ -89,6 +98,22 @@ fn keyed() -> SipHasher24 {
         (random.hash_one(0), random.hash_one(1))
     });
     SipHasher24::new_with_keys(a, b)
+}
+
+/// What a step answers beside its rows.
+pub(crate) enum Answer {
+    /// The number of changed rows, or the rowid.
+    Number(i64),
+    Ran(Ran<()>),
+    Described(Description),
+}
+
+impl Answer {
+    /// Of a step that is neither run nor described.
+    pub(crate) fn number(self) -> i64 {
+        let Answer::Number(number) = self else { unreachable!("it answers with a number") };
+        number
+    }
 }
 
 /// What the application saw of a step.
@@ -183,7 +208,11 @@ impl Observer {
         let hasher = keyed();
         let nature = match action {
             // Until it is prepared; one that cannot be has changed nothing.
-            Action::Change | Action::Query | Action::LastInsertRowid => Nature::Harmless,
+            Action::Change
+            | Action::Query
+            | Action::Run
+            | Action::Describe
+            | Action::LastInsertRowid => Nature::Harmless,
             Action::Batch | Action::Savepoint(..) => Nature::Change,
         };
         let (rows, bytes, ended, rowids) = (0, 0, false, None);
@@ -241,6 +270,38 @@ impl Observer {
         self.ended = true;
     }
 
+    fn answer(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Number(number) => self.number(b'C', number.cast_unsigned()),
+            Answer::Ran(Ran { rows: (), columns, changes, last_insert_rowid }) => {
+                self.number(b'C', *changes);
+                self.optional(b'I', last_insert_rowid.map(i64::to_le_bytes));
+                self.columns(columns);
+            }
+            Answer::Described(description) => {
+                let Description { parameters, columns, is_explain, is_read_only } = description;
+                self.number(b'P', parameters.len() as u64);
+                parameters.iter().for_each(|name| self.optional(b'p', name.as_deref()));
+                self.columns(columns);
+                self.tagged(b'f', &[u8::from(*is_explain), u8::from(*is_read_only)]);
+            }
+        }
+    }
+
+    fn columns(&mut self, columns: &[Column]) {
+        for Column { name, declared_type } in columns {
+            self.tagged(b'n', without_number(name).as_bytes());
+            self.optional(b'd', declared_type.as_deref());
+        }
+    }
+
+    fn optional(&mut self, tag: u8, bytes: Option<impl AsRef<[u8]>>) {
+        match bytes {
+            Some(bytes) => self.tagged(tag, bytes.as_ref()),
+            None => self.hasher.write_u8(b'-'),
+        }
+    }
+
     fn error(&mut self, error: &Error) {
         // A replay of these rows has to go on until the error, not only to the last row.
         self.ended = true;
@@ -291,8 +352,7 @@ impl<F: FnMut(&Row<'_>) -> Result<More>> RowReader for F {
 
 /// How a step ended that was done for the first time.
 pub(crate) struct Done {
-    /// The number of changed rows, or the rowid.
-    pub(crate) number: Result<i64>,
+    pub(crate) answer: Result<Answer>,
     /// What to remember; `None` when the transaction cannot go on after this error.
     pub(crate) step: Option<Step>,
 }
@@ -313,10 +373,10 @@ pub(crate) fn perform(
         // The application's own work, and other databases', is none of the statement's.
         Surroundings::outside(|| reader.row(row))
     };
-    let (number, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
+    let (answer, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
     let (seen, nature, rowids) = (observer.seen(), observer.nature, observer.rowids);
     let step = is_answer.then_some(Step { request, surroundings, rowids, seen, nature });
-    Done { number, step }
+    Done { answer, step }
 }
 
 type Show<'s> = &'s mut dyn FnMut(&mut Observer, &Row<'_>) -> Result<More>;
@@ -327,44 +387,56 @@ fn run(
     request: &Request,
     observer: &mut Observer,
     show: Show<'_>,
-) -> (Result<i64>, bool) {
+) -> (Result<Answer>, bool) {
     let text = &*request.text;
+    let number = |()| Answer::Number(0);
     let result = match request.action {
-        Action::Change | Action::Query => {
-            let parameters = &request.parameters;
-            return statement(tx, text, parameters, &request.action, observer, show);
+        Action::Change | Action::Query | Action::Run => {
+            return statement(tx, request, observer, show);
         }
-        Action::Batch => tx.execute_batch(text).map(|()| 0),
-        Action::Savepoint(what, depth) => tx.user_savepoint(what, depth).map(|()| 0),
-        Action::LastInsertRowid => Ok(tx.last_insert_rowid()),
+        Action::Describe => tx.describe_with_traits(text).map(|(description, traits)| {
+            // Being prepared is all that some pragmas need to have their effect.
+            if !traits.has(Traits::DEFERS) {
+                observer.nature = Nature::Query;
+            }
+            Answer::Described(description)
+        }),
+        Action::Batch => tx.execute_batch(text).map(number),
+        Action::Savepoint(what, depth) => tx.user_savepoint(what, depth).map(number),
+        Action::LastInsertRowid => Ok(Answer::Number(tx.last_insert_rowid())),
     };
     note(observer, &result);
     let is_answer = result.as_ref().err().is_none_or(|error| is_answer(tx, error));
     (result, is_answer)
 }
 
-/// Adds what a step without rows tells.
-fn note(observer: &mut Observer, result: &Result<i64>) {
+/// Adds what a step tells beside its rows.
+fn note(observer: &mut Observer, result: &Result<Answer>) {
     match result {
-        Ok(number) => observer.number(b'C', number.cast_unsigned()),
+        Ok(answer) => observer.answer(answer),
         Err(error) => observer.error(error),
     }
 }
 
 fn statement(
     tx: &Tx<'_>,
-    sql: &str,
-    parameters: &Parameters,
-    action: &Action,
+    request: &Request,
     observer: &mut Observer,
     show: Show<'_>,
-) -> (Result<i64>, bool) {
+) -> (Result<Answer>, bool) {
+    let Request { action, text: sql, parameters, is_read_only } = request;
+    let mut is_refused = false;
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let before = tx.total_changes();
     let numbering = observer.numbering;
-    let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
+    let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<Answer> {
         observer.prepared(statement, traits);
+        is_refused = *is_read_only && observer.nature == Nature::Change;
+        if is_refused {
+            observer.nature = Nature::Harmless;
+            return Err(read_only().in_statement(sql));
+        }
         if traits.has(Traits::VOLATILE) {
             return Err(volatile().in_statement(sql));
         }
@@ -373,20 +445,28 @@ fn statement(
             Action::Change => {
                 let run = || statement.raw_execute().map_err(|error| tx.explain(sql, error));
                 let changed = tx.count_changes(traits, run)?;
-                Ok(i64::try_from(changed).unwrap_or(i64::MAX))
+                Ok(Answer::Number(i64::try_from(changed).unwrap_or(i64::MAX)))
+            }
+            Action::Run => {
+                let ran = tx.note_run(sql, statement, traits, |statement| {
+                    refused = read(tx, sql, statement, observer, show)?;
+                    Ok(())
+                });
+                Ok(Answer::Ran(ran?))
             }
             _ => {
                 refused = read(tx, sql, statement, observer, show)?;
-                Ok(0)
+                Ok(Answer::Number(0))
             }
         }
     };
     let ran = tx.with_numbered_statement(sql, numbering, run);
     observer.rowids = tx.given_rowids();
     note(observer, &ran);
-    // What is explained has not run, though SQLite may have prepared a change of the schema.
-    let is_report = matches!(observer.nature, Nature::Report { .. });
-    let has_changed = !is_report && tx.has_changed_since(before);
+    // What is explained or refused has not run, though SQLite may have prepared a change of the
+    // schema.
+    let has_run = !is_refused && !matches!(observer.nature, Nature::Report { .. });
+    let has_changed = has_run && tx.has_changed_since(before);
     if has_changed {
         // Whatever SQLite has said of the statement.
         observer.nature = Nature::Change;
@@ -463,14 +543,31 @@ impl Shape {
 }
 
 /// The steps of a transaction in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
     shape: Shape,
+    /// Bytes of all transactions, of which `bytes` are a part.
+    total: Option<Arc<AtomicUsize>>,
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(total) = &self.total {
+            let before = total.fetch_sub(self.bytes, Ordering::Relaxed);
+            assert!(before >= self.bytes, "bytes that are freed were counted");
+        }
+    }
 }
 
 impl Steps {
+    /// None yet; the bytes of those to come are counted in `total`.
+    pub(crate) fn counted_in(total: &Arc<AtomicUsize>) -> Steps {
+        let (steps, bytes, shape) = (Vec::new(), 0, Shape::Empty);
+        Steps { steps, bytes, shape, total: Some(Arc::clone(total)) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -485,6 +582,9 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
+        if let Some(total) = &self.total {
+            total.fetch_add(step.bytes(), Ordering::Relaxed);
+        }
         self.shape = self.shape.with(&step);
         self.steps.push(step);
     }

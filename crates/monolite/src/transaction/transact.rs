@@ -29,6 +29,7 @@ use super::contention::{InClosure, Visit};
 use super::keys::{Committed, Key};
 use super::open::{OpenTransaction, Transactions};
 use super::steps::fingerprint;
+use crate::activity::Caller;
 use crate::call::blocked::block_on_here;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -44,6 +45,7 @@ const LAST_PART: u32 = 3;
 /// The attempts of one transaction.
 pub(crate) struct Attempts<'e> {
     engine: &'e Arc<Transactions>,
+    caller: Caller,
     number: u32,
     /// The latest one, among those with which the transaction collides.
     visit: Arc<Visit>,
@@ -66,10 +68,10 @@ impl Drop for Ended {
 
 impl<'e> Attempts<'e> {
     /// `F` is the application's closure, and stands for all transactions that do the same.
-    pub(crate) fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
+    pub(crate) fn of<F>(engine: &'e Arc<Transactions>, caller: Caller) -> Attempts<'e> {
         let family = fingerprint(type_name::<F>());
         let visit = Visit::new(&engine.contention, Some(family));
-        Attempts { engine, number: 0, visit }
+        Attempts { engine, caller, number: 0, visit }
     }
 
     fn manner(&self) -> Manner {
@@ -85,7 +87,7 @@ impl<'e> Attempts<'e> {
             self.visit = self.visit.again(self.manner());
         }
         self.wait().await;
-        OpenTransaction::begin_as(self.engine, Arc::clone(&self.visit))
+        OpenTransaction::begin_as(self.engine, self.caller, Arc::clone(&self.visit))
     }
 
     async fn wait(&self) {

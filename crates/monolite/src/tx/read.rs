@@ -1,6 +1,6 @@
 //! Owns what the closure of a read sees, and the closure of a write, too: the queries.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use monolite_sqlite::{
     AppliedMigration, AutoVacuum, Connection, GivenRowids, Interruption, Numbering, PageSet,
@@ -9,7 +9,8 @@ use monolite_sqlite::{
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
 
-use super::{collation_panicked, truncated};
+use super::collation_panicked;
+use crate::activity::{RunningStatement, Slowest, Statements, Trace};
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::Bind;
 
@@ -59,20 +60,19 @@ pub struct ReadTx<'c> {
     handed_out: Cell<Traits>,
     /// Whether what it did must not be committed, because a savepoint could not be undone.
     pub(super) is_doomed: Cell<bool>,
-    last_sql: &'c RefCell<String>,
+    statements: Statements<'c>,
     /// The numbers that rows of the latest statement were given.
     pub(super) given: Cell<Option<GivenRowids>>,
 }
 
 impl<'c> ReadTx<'c> {
-    pub(crate) fn new(connection: &'c Connection, last_sql: &'c RefCell<String>) -> ReadTx<'c> {
-        last_sql.borrow_mut().clear();
+    pub(crate) fn new(connection: &'c Connection, trace: &'c Trace) -> ReadTx<'c> {
         ReadTx {
             connection,
             may_have_written: Cell::new(false),
             handed_out: Cell::default(),
             is_doomed: Cell::new(false),
-            last_sql,
+            statements: Statements::new(trace),
             given: Cell::default(),
         }
     }
@@ -137,9 +137,10 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// `Invalid` for wrong SQL or a statement that belongs to the engine.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
-        self.enter(sql)?;
+        let prepared = self.enter(sql)?;
         let statement = self.connection.prepare(sql).map_err(|e| self.explain(sql, e))?;
         self.note_handed_out(&statement, sql)?;
+        prepared.hand_out();
         Ok(statement)
     }
 
@@ -148,7 +149,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// As [`ReadTx::prepare`].
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'c>> {
-        self.enter(sql)?;
+        let prepared = self.enter(sql)?;
         let prepare = || self.connection.prepare_cached(sql).map_err(|e| self.explain(sql, e));
         let mut statement = prepare()?;
         if statement.is_explain() != 0 {
@@ -157,6 +158,7 @@ impl<'c> ReadTx<'c> {
             statement = prepare()?;
         }
         self.note_handed_out(&statement, sql)?;
+        prepared.hand_out();
         Ok(statement)
     }
 
@@ -194,7 +196,7 @@ impl<'c> ReadTx<'c> {
         numbering: Numbering,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.enter(sql)?;
+        let _running = self.enter(sql)?;
         let noted = |statement: &mut Statement<'_>, traits: Traits| {
             self.note_writes(statement);
             if !statement.readonly() {
@@ -213,6 +215,23 @@ impl<'c> ReadTx<'c> {
         ran.map_err(|error| self.explain(sql, error))?
     }
 
+    /// How many rows `run` has changed, which runs one statement.
+    pub(crate) fn count_changes<N: Default>(
+        &self,
+        traits: Traits,
+        run: impl FnOnce() -> Result<N>,
+    ) -> Result<N> {
+        if traits.has(Traits::CHANGES_ROWS) {
+            return run();
+        }
+        let total = || self.connection.counts().total_changes();
+        let before = total();
+        let changed = run()?;
+        // One that changes no rows leaves the number of the statement before.
+        let has_none = traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || total() == before;
+        Ok(if has_none { N::default() } else { changed })
+    }
+
     /// The outcome that was stored with an idempotency key
     /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if one was and it is
     /// remembered. To be asked before a request is done again, whose statements would find what the
@@ -222,7 +241,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn outcome_of(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.enter("finding an idempotency key")?;
+        let _running = self.enter("finding an idempotency key")?;
         Ok(self.connection.keys().find(key)?)
     }
 
@@ -231,7 +250,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn migrations(&self) -> Result<Vec<AppliedMigration>> {
-        self.enter("finding migrations")?;
+        let _running = self.enter("finding migrations")?;
         Ok(self.connection.migrations().applied()?)
     }
 
@@ -240,7 +259,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn dangling_foreign_keys(&self) -> Result<Vec<(String, String)>> {
-        self.enter("finding foreign keys")?;
+        let _running = self.enter("finding foreign keys")?;
         Ok(self.connection.foreign_keys().dangling()?)
     }
 
@@ -249,7 +268,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn foreign_key_violations(&self, most: u32) -> Result<Vec<Violation>> {
-        self.enter("PRAGMA foreign_key_check")?;
+        let _running = self.enter("PRAGMA foreign_key_check")?;
         let mut found = Vec::new();
         let keys = self.connection.foreign_keys();
         keys.each_violation(None, most, |violation| found.push(violation))?;
@@ -261,7 +280,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
-        self.enter("PRAGMA freelist_count")?;
+        let _running = self.enter("PRAGMA freelist_count")?;
         Ok(self.connection.maintenance().free_pages()?)
     }
 
@@ -317,7 +336,8 @@ impl<'c> ReadTx<'c> {
         self.connection.pages().batch_changed(pages)
     }
 
-    pub(super) fn enter(&self, sql: &str) -> Result<()> {
+    /// Makes ready for the statement `sql`, which runs for as long as the result lives.
+    pub(super) fn enter(&self, sql: &str) -> Result<RunningStatement<'_>> {
         if !self.is_open() {
             let message = "the transaction was rolled back by an earlier statement of it, so \
                            nothing more can run in it; return an error from the closure";
@@ -326,10 +346,12 @@ impl<'c> ReadTx<'c> {
         self.check_undone()?;
         self.settle()?;
         self.given.set(None);
-        let mut last = self.last_sql.borrow_mut();
-        last.clear();
-        last.push_str(truncated(sql));
-        Ok(())
+        Ok(self.statements.enter(sql))
+    }
+
+    /// The slowest statement so far.
+    pub(crate) fn slowest(&self) -> Slowest {
+        self.statements.slowest()
     }
 
     fn note_writes(&self, statement: &Statement<'_>) {
@@ -361,7 +383,7 @@ impl<'c> ReadTx<'c> {
     /// # Errors
     /// As [`ReadTx::query_row`].
     pub fn blob_open(&self, table: &str, column: &str, rowid: i64) -> Result<Blob<'c>> {
-        self.enter("incremental blob")?;
+        self.enter("incremental blob")?.hand_out();
         self.open_blob(table, column, rowid, true)
     }
 

@@ -31,6 +31,7 @@ use monolite_sqlite::rusqlite::{self, Statement};
 use monolite_sqlite::{Budget, Connection, QUERY_INSTRUCTIONS, accept_untrusted, trim_memory};
 
 use super::{UntrustedLimits, UntrustedRows};
+use crate::activity::{Caller, Statements};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::watch::Watch;
@@ -46,6 +47,7 @@ use crate::tx::collation_panicked;
 
 /// A query and what it may take.
 pub(super) struct Query {
+    pub(super) caller: Caller,
     pub(super) sql: String,
     pub(super) parameters: Parameters,
     pub(super) limits: UntrustedLimits,
@@ -170,7 +172,7 @@ impl UntrustedRoom {
         accept_untrusted().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
         let mut state = self.state();
         if state.is_closed {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if state.running.len() >= self.count {
             return Err(all_busy(self.count));
@@ -294,7 +296,7 @@ impl UntrustedRoom {
 
     fn sit_down(&self) -> Result<Seat> {
         let reader = (self.open)()?;
-        let watch = Arc::new(Watch::new(reader.connection.revoker()));
+        let watch = Arc::new(Watch::new(reader.connection.revoker(), Arc::clone(&self.clock)));
         self.lock_watches().push(Arc::clone(&watch));
         Ok(Seat { reader, watch })
     }
@@ -307,7 +309,7 @@ impl UntrustedRoom {
         drop(state);
         self.came.notify_all();
         self.changed.notify_all();
-        running.iter().for_each(|query| query.end(closed()));
+        running.iter().for_each(|query| query.end(Error::closed()));
     }
 
     /// Waits up to `patience` for all threads and their connections to end, after
@@ -375,7 +377,10 @@ impl Seat {
         // Reads the newest schema. The snapshot is let go before the statement is planned.
         connection.begin_query(limits.tables.clone(), limits.bytes)?;
         connection.rollback()?;
+        self.watch.trace().begin(query.caller);
         self.watch.begin(room.clock.now());
+        let statements = Statements::new(self.watch.trace());
+        let _running = statements.enter(&query.sql);
         *entered.watch() = Some(Arc::clone(&self.watch));
         // An end that came before did not find the connection.
         if entered.is_over() {
@@ -519,8 +524,4 @@ fn all_busy(count: usize) -> Error {
          later"
     );
     Error::new(ErrorKind::Overloaded, message)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to query")
 }

@@ -16,9 +16,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use monolite_sqlite::vfs::WalPosition;
 
+use crate::activity::slow::SlowTransaction;
 use crate::call::entry::Entry;
 use crate::progress::{BatchNumber, Progress};
 use crate::write::archived::Archived;
@@ -29,6 +31,8 @@ pub(crate) struct CommittedBatch {
     /// Where the latest commit was when it was done: its own, unless it has come to nothing.
     pub(crate) position: WalPosition,
     pub(crate) members: Vec<Entry>,
+    /// Those of its runs that were slow, and when they ended.
+    pub(crate) slow_runs: Vec<(Duration, SlowTransaction)>,
 }
 
 /// The answers that are owed.

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::WalPosition;
 
+use crate::activity::slow::SlowTransaction;
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
@@ -160,7 +161,7 @@ impl Syncer {
         let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
         let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
         let is_durable = self.sync_up_to(last, end);
-        batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
+        batches.into_iter().for_each(|batch| self.give(batch, is_durable));
     }
 
     /// Has `batch` synced and answered: on the calling thread, the writer's, if it `is_alone` and
@@ -170,10 +171,19 @@ impl Syncer {
         self.answers.owe(batch.members.len());
         if is_alone {
             let is_durable = self.sync_up_to(batch.number, batch.position);
-            self.answers.give(batch, is_durable);
+            self.give(batch, is_durable);
         } else if let Some(batches) = self.handover.push(batch) {
             self.answer_safely(batches);
         }
+    }
+
+    /// Answers `batch`, and notes which of its runs were slow.
+    fn give(&self, mut batch: CommittedBatch, is_durable: bool) {
+        for (ended, slow) in batch.slow_runs.drain(..) {
+            let sync = self.clock.now().saturating_sub(ended);
+            self.recorder.slow_transactions.record(SlowTransaction { sync, ..slow });
+        }
+        self.answers.give(batch, is_durable);
     }
 
     /// Whether all up to batch `number`, which ends at `to`, is on disk; then that is told.
@@ -194,7 +204,7 @@ impl Syncer {
             self.look(start)
         } else {
             let result = self.wal.sync();
-            self.recorder.sync_time_ns.record_time(self.clock.now() - start);
+            self.recorder.sync_seconds.record_time(self.clock.now() - start);
             self.recorder.syncs.add(1);
             result
         };

@@ -56,7 +56,6 @@ mod refusals;
 mod tests;
 mod vacuum;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +63,8 @@ use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
+use crate::activity::Slowest;
+use crate::activity::slow::SlowTransaction;
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, HeldBatch};
 use crate::call::member::{Around, ForeignKeys, Ran};
@@ -76,7 +77,9 @@ use crate::stats::Recorder;
 use crate::tx::Tx;
 use failure_rate::FailureRate;
 pub(crate) use refusals::not_captured;
-use refusals::{Uncommitted, deferred_violation, disk_full, no_room_left, swallowed_rollback};
+use refusals::{
+    Uncommitted, deferred_violation, disk_full, late, no_room_left, swallowed_rollback,
+};
 
 /// How many members ahead one is brought into the cache: the time of a few members' runs is longer
 /// than a transfer between cores, and a run takes longer than that to evict it again.
@@ -162,7 +165,8 @@ pub(crate) struct Writer {
     progress: Arc<Progress>,
     wal: Arc<WalControl>,
     failures: FailureRate,
-    last_sql: RefCell<String>,
+    /// The runs of this step that were slow, and when they ended.
+    slow_runs: Vec<(Duration, SlowTransaction)>,
     /// The clock when the last member ended, which is when the next one starts.
     now: Duration,
     lost_write: Option<String>,
@@ -193,7 +197,7 @@ impl Writer {
             progress,
             wal,
             failures: FailureRate::default(),
-            last_sql: RefCell::default(),
+            slow_runs: Vec::new(),
             now: Duration::ZERO,
             lost_write: None,
             runs: Spent::default(),
@@ -214,6 +218,11 @@ impl Writer {
     /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
     pub(crate) fn lost_write(&self) -> Option<&str> {
         self.lost_write.as_deref()
+    }
+
+    /// The slow runs since the last call, with the moments when they ended.
+    pub(crate) fn take_slow_runs(&mut self) -> Vec<(Duration, SlowTransaction)> {
+        std::mem::take(&mut self.slow_runs)
     }
 
     /// What members have taken of the writer's time since the queue was told.
@@ -452,9 +461,10 @@ impl Writer {
         let limit = alone.map(|it| it.limit).or(own_limit).unwrap_or(self.time_limit);
         self.deadline.set(self.now, limit);
         self.connection.start_counts();
-        let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
+        let tx = Tx::new(&self.connection, entry.attempts, batch.trace());
         let tx = if batch.done.is_empty() { tx.first() } else { tx };
-        let closure = Closure { since: self.now, limit };
+        let caller = entry.member.terms().caller;
+        let closure = Closure { since: self.now, limit, caller };
         let (ran, collected) = batch.leave_while(closure, || entry.member.run(&tx));
         let settled = tx.settle_at_end();
         let wrote = tx.may_have_written() || self.connection.counts().total_changes() != 0;
@@ -463,8 +473,12 @@ impl Writer {
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
         self.runs.add(entry.member.terms().principal, time);
+        let slowest =
+            if time > self.slow || time >= limit { tx.slowest() } else { Slowest::default() };
         if time > self.slow {
-            self.recorder.slow_transactions.record(time, &self.last_sql.borrow());
+            let wait = entry.member.submitted().elapsed().saturating_sub(time);
+            let slow = SlowTransaction::ended(caller, wait, time, slowest.clone());
+            self.slow_runs.push((self.now, slow));
         }
         entry.failed = ran != Ran::Succeeded;
         let is_late = self.connection.interruption().take_late()
@@ -474,9 +488,9 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
-                Some(_) => self.late(time, limit, "Database::with_time_limit"),
-                None if alone.is_some() => self.late(time, limit, "its own"),
-                None => self.late(time, limit, "option write_time_limit"),
+                Some(_) => late(time, limit, "Database::with_time_limit", &slowest),
+                None if alone.is_some() => late(time, limit, "its own", &slowest),
+                None => late(time, limit, "option write_time_limit", &slowest),
             });
         } else if let Err(error) = settled
             && ran == Ran::Succeeded
@@ -532,19 +546,6 @@ impl Writer {
         keys
     }
 
-    fn late(&self, time: Duration, limit: Duration, whose: &str) -> Error {
-        let last = self.last_sql.borrow();
-        let ran = match last.as_str() {
-            "" => "it ran no statement".into(),
-            sql => format!("its last statement was: {sql}"),
-        };
-        let message = format!(
-            "the transaction was rolled back after {time:.1?}: it may take {limit:.1?} ({whose}); \
-             {ran}"
-        );
-        Error::new(ErrorKind::Timeout, message)
-    }
-
     /// Commits the open transaction, and returns its members.
     fn commit_batch(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         let mut done = std::mem::take(&mut batch.done);
@@ -571,7 +572,7 @@ impl Writer {
         let start = self.clock.now();
         self.progress.expose();
         let result = self.connection.commit().map_err(Error::from);
-        self.recorder.commit_time_ns.record_time(self.clock.now() - start);
+        self.recorder.commit_seconds.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
         let Err(error) = result else {
             self.wal.note_committed();
@@ -727,7 +728,7 @@ impl Writer {
         self.recorder.transactions.add(members.len() as u64);
         self.recorder.failed_transactions.add(failed as u64);
         self.recorder.batch_size.record(members.len() as u64);
-        self.recorder.batch_time_ns.record_time(self.clock.now() - started);
+        self.recorder.batch_seconds.record_time(self.clock.now() - started);
     }
 }
 

@@ -1,11 +1,10 @@
-//! The pages: links that lead somewhere, and every option and figure explained.
+//! The pages: links that lead somewhere, and every option explained.
 
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use syn::parse::ParseStream;
-use syn::{Attribute, FnArg, Ident, ImplItem, Item, ReturnType, Token, Type, Visibility};
+use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Visibility};
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -16,10 +15,8 @@ const OPTIONS: [(&str, &str); 2] = [
     ("crates/monolite/src/options/interactive.rs", "InteractiveOptions"),
 ];
 const OPTIONS_PAGE: &str = "docs/options.md";
-const STATS: &str = "crates/monolite/src/stats.rs";
-const STATS_PAGE: &str = "docs/stats.md";
 
-/// Checks the links of every page, and that options and statistics are documented.
+/// Checks the links of every page, and that options are documented.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for page in tree.files().iter().filter(|file| is_page(&file.path)) {
@@ -29,7 +26,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let list = |file: &syn::File| option_methods(file, name);
         explained(tree, source, OPTIONS_PAGE, list, &mut findings);
     }
-    explained(tree, STATS, STATS_PAGE, stats_fields, &mut findings);
     findings
 }
 
@@ -113,32 +109,6 @@ fn is_type(found: &syn::Type, names: &[&str]) -> bool {
         syn::Type::Reference(reference) => is_type(&reference.elem, names),
         _ => false,
     }
-}
-
-/// The fields of `Stats`: the table from which a macro makes them.
-fn stats_fields(file: &syn::File) -> Vec<Public> {
-    let tables = file.items.iter().filter_map(|item| match item {
-        Item::Macro(item) if item.mac.path.is_ident("statistics") => Some(&item.mac),
-        _ => None,
-    });
-    tables.flat_map(|table| table.parse_body_with(statistics).unwrap_or_default()).collect()
-}
-
-/// Lines `name: Type = Type,` with their comments.
-fn statistics(input: ParseStream<'_>) -> syn::Result<Vec<Public>> {
-    let mut found = Vec::new();
-    while !input.is_empty() {
-        let attributes = input.call(Attribute::parse_outer)?;
-        let name: Ident = input.parse()?;
-        input.parse::<Token![:]>()?;
-        input.parse::<Type>()?;
-        input.parse::<Token![=]>()?;
-        input.parse::<Type>()?;
-        input.parse::<Token![,]>()?;
-        let (line, documented) = (name.span().start().line, is_documented(&attributes));
-        found.push(Public { name: name.to_string(), line, documented });
-    }
-    Ok(found)
 }
 
 /// Whether an item says `#[doc(hidden)]` or `#[cfg(feature = "testing")]`: it is for our own tests,

@@ -13,7 +13,8 @@ const PRODUCTS: [&str; 5] =
     ["monolite", "monolite-sqlite", "monolite-archive", "monolite-ltx", "monolite-cli"];
 
 /// Where it is read, and what for.
-const ROOMS: [(&str, &str); 3] = [
+const ROOMS: [(&str, &str); 4] = [
+    ("monolite/src/activity/slow.rs", "when a call was slow, to be shown"),
     ("monolite-sqlite/src/surroundings.rs", "the time that a user's SQL asks for"),
     ("monolite-sqlite/src/connection/migrations.rs", "when a migration was applied, to be shown"),
     ("monolite-archive/src/wall_clock.rs", "times in headers, by which a user restores"),

@@ -12,8 +12,10 @@ use super::{ADD, BALANCE, accounts, balance};
 use crate::patience::{Gate, eventually, poll_once};
 
 fn ended(tx: &Transaction, kind: ErrorKind) {
-    let error = tx.execute(ADD, (1, 1)).wait().unwrap_err();
+    let told = || tx.execute(ADD, (1, 1)).wait().unwrap_err();
+    let error = told();
     assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(told().to_string().matches("the transaction is over: ").count(), 1);
 }
 
 #[test]

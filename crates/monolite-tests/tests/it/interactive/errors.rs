@@ -131,8 +131,9 @@ fn an_awaited_statement_of_a_closed_database_ends_it() {
     let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     db.close().unwrap();
-    let awaited = smol::block_on(tx.execute(ADD, (1, 1)));
-    assert_eq!(awaited.unwrap_err().kind(), ErrorKind::Closed);
+    let awaited = smol::block_on(tx.execute(ADD, (1, 1))).unwrap_err();
+    assert_eq!(awaited.kind(), ErrorKind::Closed);
+    assert_eq!(awaited.to_string(), "the database is closed; open it again to use it");
     is_over(tx, ErrorKind::Closed);
 }
 

@@ -143,8 +143,9 @@ pub(super) fn measure() -> Result<()> {
     figures.refused = shared.refused.load(Ordering::Relaxed);
     figures.high_water_bytes = status(std::process::id(), "VmHWM");
     let stats = db.stats();
-    figures.longest_ns =
-        stats.batch_time_ns.max + stats.sync_time_ns.max + stats.writer_pause_ns.max;
+    let longest = [stats.batch_seconds, stats.sync_seconds, stats.writer_pause_seconds];
+    let longest: f64 = longest.iter().map(|it| it.quantile(1.0)).sum();
+    figures.longest_ns = (longest * 1e9) as u64;
     add(&mut figures, &tallies)?;
     afterwards(&db, &mut figures);
     db.close()?;

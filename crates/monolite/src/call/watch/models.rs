@@ -7,6 +7,7 @@ use monolite_sqlite::Connection;
 use shuttle::thread;
 
 use super::Watch;
+use crate::clock::hand::HandClock;
 use crate::files::open::Opened;
 use crate::models::{SCHEDULES, check, database};
 use crate::progress::{BatchNumber, Progress};
@@ -61,7 +62,8 @@ fn end_uses(
     reader: &Used,
     end: impl Fn(&Watch) -> bool + Copy + Send + 'static,
 ) -> (usize, Vec<u64>) {
-    let watch = Arc::new(Watch::new(reader.lock().unwrap().0.revoker()));
+    let revoker = reader.lock().unwrap().0.revoker();
+    let watch = Arc::new(Watch::new(revoker, Arc::<HandClock>::default()));
     let (used, reader) = (Arc::clone(&watch), Arc::clone(reader));
     let user = thread::spawn(move || use_snapshot(&used, &mut reader.lock().unwrap().0));
     let others = [(); 2].map(|()| {

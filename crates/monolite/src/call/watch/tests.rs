@@ -1,11 +1,13 @@
 //! Tests of the uses of a snapshot, on a connection that runs nothing.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::Connection;
 
 use super::Watch;
+use crate::clock::hand::HandClock;
 use crate::files::open::{Files, open};
 use crate::options::Options;
 use crate::progress::{BatchNumber, Progress};
@@ -25,7 +27,7 @@ impl Bench {
         let opened = open(&Options::new().readers(1), Path::new(":memory:"), Duration::ZERO);
         let opened = opened.unwrap();
         let connection = (opened.open_reader)().unwrap().connection;
-        let watch = Watch::new(connection.revoker());
+        let watch = Watch::new(connection.revoker(), Arc::<HandClock>::default());
         Bench { watch, connection, _writer: opened.writer, _files: opened.files }
     }
 

@@ -1,6 +1,5 @@
 //! Schedules of callers, the writer and a close, from the queue to the callers' results.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,10 +8,12 @@ use monolite_sqlite::Connection;
 use shuttle::thread;
 
 use super::WriteQueue;
+use crate::activity::Trace;
 use crate::call::completion::Completion;
 use crate::call::inside::DatabaseId;
 use crate::call::member::{Once, Submission};
 use crate::call::queue::{Entered, Taken};
+use crate::clock::hand::HandClock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{SCHEDULES, check, database, maybe};
 use crate::progress::Progress;
@@ -43,10 +44,10 @@ fn call(queue: &WriteQueue, runs: &Arc<AtomicU32>) -> Option<Result<u32>> {
 
 /// Runs and answers members until the queue is closed and empty.
 fn serve(queue: &WriteQueue, connection: &Connection) {
-    let (mut members, last_sql) = (VecDeque::new(), RefCell::default());
+    let (mut members, trace) = (VecDeque::new(), Trace::new(Arc::<HandClock>::default()));
     while queue.take(CAPACITY, &mut members, None) != Taken::Closed {
         for mut member in members.drain(..) {
-            member.run(&Tx::new(connection, 1, &last_sql));
+            member.run(&Tx::new(connection, 1, &trace));
             member.answer();
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::Readers;
+use crate::activity::Caller;
+use crate::activity::slow::SlowLog;
 use crate::call::inside::DatabaseId;
 use crate::error::{ErrorKind, Result};
 use crate::files::open::Opened;
@@ -31,15 +33,15 @@ impl Bench {
         let open = Arc::clone(&database.open_reader);
         let options = Options::new().readers(connections).read_time_limit(HOUR);
         let (id, progress) = (DatabaseId::new(), Arc::clone(progress));
-        let awake = Arc::default();
-        let readers = Readers::new(open, id, true, &options, progress, awake);
+        let (awake, slow) = (Arc::default(), SlowLog::default());
+        let readers = Readers::new(open, id, true, &options, progress, awake, slow);
         Arc::new(Bench { readers, seen: AtomicU64::new(0) })
     }
 
     /// Reads the number: no less than what somebody may have seen before.
     fn read(&self) -> Result<()> {
         let seen = self.seen.load(Ordering::Relaxed);
-        let number: i64 = self.readers.run(None, |tx| {
+        let number: i64 = self.readers.run(Caller::default(), None, |tx| {
             thread::yield_now();
             tx.query_row("SELECT v FROM t", [], |row| row.get(0))
         })?;

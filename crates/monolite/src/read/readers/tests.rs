@@ -7,6 +7,8 @@ use std::time::Duration;
 use monolite_sqlite::Connection;
 
 use super::Readers;
+use crate::activity::Caller;
+use crate::activity::slow::SlowLog;
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::clock::hand::HandClock;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,6 +47,7 @@ impl Bench {
             &options.clock(Arc::clone(&clock) as _),
             Arc::clone(&progress),
             Arc::default(),
+            SlowLog::default(),
         );
         let (writer, _files) = (opened.writer, opened.files);
         let bench = Bench { readers, database, clock, progress, writer, _files };
@@ -66,7 +69,9 @@ impl Bench {
     }
 
     fn count(&self) -> Result<i64> {
-        self.readers.run(None, |tx| tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0)))
+        self.readers.run(Caller::default(), None, |tx| {
+            tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+        })
     }
 
     /// Whether idle connections have snapshots.
@@ -90,7 +95,7 @@ impl Bench {
             return Ok(());
         }
         let turn = self.readers.take_turn()?;
-        turn.read(None, |_| {
+        turn.read(Caller::default(), None, |_| {
             let _ = self.within(reads - 1, inner);
             Ok(())
         })
@@ -176,12 +181,9 @@ fn for_each_read_that_has_overrun_its_time_there_is_a_spare_connection() {
         spares.push(spare());
         // Two at once, of which the first does not overrun anything.
         bench.within(1, &mut || spares.push(spare())).unwrap();
-        assert!(
-            bench
-                .readers
-                .try_spare()
-                .is_some_and(|turn| turn.read(None, |_| Ok::<_, Error>(())).is_ok())
-        );
+        assert!(bench.readers.try_spare().is_some_and(|turn| {
+            turn.read(Caller::default(), None, |_| Ok::<_, Error>(())).is_ok()
+        }));
     });
     assert_eq!(spares, [false, true, false]);
     drop(outer);
@@ -207,7 +209,7 @@ fn a_read_inside_of_a_write_has_a_connection_in_reserve() {
 #[test]
 fn nothing_that_was_read_behind_a_revocation_reaches_the_caller() {
     let bench = Bench::new(1);
-    let revoked: Result<i64> = bench.readers.run(None, |tx| {
+    let revoked: Result<i64> = bench.readers.run(Caller::default(), None, |tx| {
         let before = tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0))?;
         bench.clock.advance(Duration::from_secs(1));
         bench.commit("INSERT INTO t VALUES (1)");
@@ -225,7 +227,7 @@ fn nothing_that_was_read_behind_a_revocation_reaches_the_caller() {
 #[test]
 fn a_read_that_was_stopped_behind_its_limit_is_told_of_the_limit() {
     let bench = Bench::new(1);
-    let late: Result<()> = bench.readers.run(None, |_| {
+    let late: Result<()> = bench.readers.run(Caller::default(), None, |_| {
         bench.clock.advance(LIMIT + Duration::from_nanos(1));
         bench.readers.watches()[0].stop();
         Ok(())

@@ -48,8 +48,14 @@ impl Bench {
             )
             .read_time_limit(LIMIT);
         let wal = Arc::clone(&database.wal);
-        let awake = Arc::default();
-        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal), awake);
+        let pool = Pool::new(
+            opener,
+            &options,
+            Arc::clone(&progress),
+            Arc::clone(&wal),
+            Arc::default(),
+            SlowLog::default(),
+        );
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }
     }
 
@@ -59,7 +65,7 @@ impl Bench {
 
     fn take(&self, parked: Option<Parked>) -> Result<HeldConnection<'_>> {
         let start = if parked.is_some() { Start::Later } else { Start::First };
-        self.pool.take(parked, start, Duration::ZERO)
+        self.pool.take(Caller::default(), parked, start, Duration::ZERO)
     }
 
     /// Runs the first statement of a transaction of this cost, and rests.

@@ -57,6 +57,12 @@ fn the_first_end_stays_and_gives_back_what_was_left() {
 }
 
 #[test]
+fn the_error_of_an_ending_ends_it_with_the_same_words() {
+    let first = Ending::from(&aborted()).error();
+    assert_eq!(Ending::from(&first).error().to_string(), first.to_string());
+}
+
+#[test]
 fn a_commit_ends_it_whatever_was_before() {
     let mut state = with(parked());
     assert!(matches!(state.finish(&aborted()), Place::Pool(Left::Parked(_))));

@@ -37,7 +37,8 @@ fn batch_of(
     let position = WalPosition { generation: 0, offset };
     let number = progress.start_commit();
     progress.finish_commit(number);
-    (CommittedBatch { number, position, members }, callers)
+    let slow_runs = Vec::new();
+    (CommittedBatch { number, position, members, slow_runs }, callers)
 }
 
 fn answers(capacity: usize) -> (Arc<Progress>, Answers) {

@@ -1,8 +1,11 @@
 //! Owns why a transaction was not committed, and the errors that its members get.
 
+use std::time::Duration;
+
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::LimitHit;
 
+use crate::activity::Slowest;
 use crate::error::{Error, ErrorKind};
 
 /// Why a commit failed. Its transaction is to be rolled back.
@@ -54,6 +57,14 @@ pub(super) fn swallowed_rollback() -> Error {
     let message = "a statement of the transaction rolled all of it back, and its closure returned \
                    Ok; return the statement's error";
     Error::new(ErrorKind::Aborted, message)
+}
+
+pub(super) fn late(time: Duration, limit: Duration, whose: &str, slowest: &Slowest) -> Error {
+    let message = format!(
+        "the transaction was rolled back after {time:.1?}: it may take {limit:.1?} ({whose}); \
+         {slowest}"
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
 
 pub(super) fn deferred_violation(keys: &[String]) -> Error {

@@ -64,7 +64,7 @@ impl Bench {
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, progress) = (Arc::clone(&recorder), Arc::default());
         let writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
-        let batch = Box::leak(Box::<InFlight>::default()).hold();
+        let batch = Box::leak(Box::new(InFlight::new(options.clock))).hold();
         let room = BenchRoom::default();
         let mut bench = Bench { writer, clock: hand, recorder, room, batch, _files: opened.files };
         let schema = bench.add(|tx| {

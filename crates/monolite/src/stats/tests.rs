@@ -1,0 +1,61 @@
+//! That the page has every statistic, and the text for Prometheus every figure.
+
+use super::figure::Value;
+use super::{Stats, prometheus};
+
+const PAGE: &str = include_str!("../../../../docs/stats.md");
+
+/// The page as it should be: what is before the first heading, and then the table.
+fn page() -> String {
+    let preface = PAGE.split_once("\n## ").map_or(PAGE, |(preface, _)| preface);
+    let mut page = preface.to_owned();
+    for (heading, figures) in Stats::default().figures() {
+        page +=
+            &format!("\n## {heading}\n\n| field | in Prometheus | what it says |\n|---|---|---|\n");
+        for figure in figures {
+            let name = match figure.value {
+                Value::Text => "–".to_owned(),
+                _ => format!("`{}`", figure.name),
+            };
+            page += &format!("| `{}` | {name} | {} |\n", figure.field, figure.help);
+        }
+    }
+    page
+}
+
+#[test]
+fn page_is_that_of_the_table() {
+    let page = page();
+    if std::env::var_os("MONOLITE_BLESS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stats.md");
+        std::fs::write(path, &page).unwrap();
+        return;
+    }
+    assert_eq!(page, PAGE, "docs/stats.md: run this test with MONOLITE_BLESS=1");
+}
+
+#[test]
+fn every_figure_is_in_the_text_of_each_database() {
+    let stats = Stats { archive: Some(Default::default()), ..Stats::default() };
+    let names = ["a", "odd \"name\"\\\n"];
+    let text = prometheus(&names.map(|name| (name, stats.clone())));
+    for figure in stats.figures().into_iter().flat_map(|(_, figures)| figures) {
+        let (name, ending) = match figure.value {
+            Value::Text => continue,
+            Value::Histogram(_) => (figure.name, "_count"),
+            _ => (figure.name, ""),
+        };
+        assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}");
+        for database in ["a", r#"odd \"name\"\\\n"#] {
+            let sample = format!("\n{name}{ending}{{database=\"{database}\"}} 0\n");
+            assert_eq!(text.matches(&sample).count(), 1, "{sample}");
+        }
+    }
+}
+
+#[test]
+fn database_without_an_archive_has_no_figures_of_one() {
+    let text = prometheus(&[("a", Stats::default())]);
+    assert!(!text.contains("monolite_archive_lag_seconds{"), "{text}");
+    assert!(prometheus(&[]).is_empty());
+}
