@@ -13,8 +13,8 @@
 //!
 //! The thread runs while the database is in use, and for a while after. When it ends, it closes the
 //! connections that are opened when they are used: an idle database keeps only its writer's.
-//! A backup does not start it. But what is [reported](crate::lookout) has the writer, or lacks a
-//! later write, and each write starts the thread, which stays for as long as any call runs.
+//! A backup does not keep it. But a call that is [reported](crate::lookout) has the writer or keeps
+//! the WAL, and until the WAL is copied, the writer's thread stays, and this one with it.
 //!
 //! # Invariants
 //! - While a use is under way there is a thread, or one is being started. A use is begun before
@@ -141,12 +141,12 @@ impl Watchdog {
         self.stop.notify_all();
     }
 
-    /// Whether something runs, or a thread waits for more.
+    /// Whether something runs whose time is limited, or a thread waits for more of it.
     fn is_in_use(&self) -> bool {
         let now = self.clock.now();
         self.queue.is_attended()
             || self.lookout.threads.iter().any(|threads| threads.queue.is_attended())
-            || self.holders.are_in_use(now)
+            || self.holders.limited_watches().any(|watch| watch.running_for(now).is_some())
     }
 
     /// Whether a closure has overrun its time and not come back.

@@ -120,11 +120,6 @@ impl SnapshotHolders {
         self.holders.iter().filter(|it| it.has_time_limit()).flat_map(|holder| holder.watches())
     }
 
-    /// Whether a use of a connection is under way `now`.
-    pub(crate) fn are_in_use(&self, now: Duration) -> bool {
-        self.watches().any(|watch| watch.running_for(now).is_some())
-    }
-
     /// How often connections have been used.
     pub(crate) fn uses(&self) -> u64 {
         self.holders.iter().map(|holder| holder.uses()).sum()
