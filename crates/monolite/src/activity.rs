@@ -18,6 +18,10 @@ use crate::error::excerpt;
 use crate::primitives::sync::atomic::{AtomicU64, Ordering};
 use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
 
+/// A time of a statement below this says only that it was short: the coarse clock has steps of
+/// 4 ms.
+const COARSE: Duration = Duration::from_millis(10);
+
 /// Longest piece of a statement that is kept, in bytes.
 const KEPT_SQL: usize = 512;
 
@@ -295,6 +299,9 @@ impl fmt::Display for Slowest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.text.as_str() {
             "" => f.write_str("it ran no statement"),
+            sql if self.time < COARSE => {
+                write!(f, "each of its statements was fast, this one the slowest: {sql}")
+            }
             sql => write!(f, "its slowest statement took {:.1?}: {sql}", self.time),
         }
     }

@@ -220,7 +220,7 @@ impl<E> Database<E> {
 
     /// Another handle on the same database, which changes nothing: its writes fail with `Invalid`,
     /// and so does a statement of its interactive transactions that would change something, which
-    /// can then go on. Its backups and checkpoints work.
+    /// can then go on. Its backups, its checkpoints and its [`close`](Database::close) work.
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {

@@ -310,9 +310,10 @@ impl Options {
     }
 
     /// Calls `report` while a call has the writer, or keeps the WAL from restarting, for longer
-    /// than `limit`: 1 ms to 1 h. Default: none. It is called once for each such call, an eighth of
-    /// `limit` late at most (5 ms if that is more). It runs on the thread that looks after the time
-    /// limits, so it must not block: log the [`Activity`], or send it elsewhere.
+    /// than `limit`: 1 ms to 1 h. Default: none. It is called once for each run of such a call, an
+    /// eighth of `limit` late at most (5 ms if that is more). A panic in it is caught. It runs on
+    /// the thread that looks after the time limits, so it must not block: log the [`Activity`], or
+    /// send it elsewhere.
     ///
     /// ```
     /// use std::time::Duration;

@@ -88,7 +88,7 @@ statistics! {
         /// Writes refused while another closure did not return. Above zero: a closure blocks,
         /// sleeps, or waits for a write of the same database.
         refused_behind_stuck: u64 = Count,
-        /// Closures run again because a neighbour was undone. Many: transactions fail after they
+        /// Closures run again because their batch was undone. Many: transactions fail after they
         /// wrote; check before writing.
         reruns: u64 = Count,
         /// Savepoints opened to guard members of a batch.
@@ -101,7 +101,7 @@ statistics! {
         /// that took the most, without its parameters. If `time` is much more than
         /// `statement_time`, the closure's own code is slow.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
-        /// How many such calls there were.
+        /// Writes, reads and statements that took longer than `slow_transaction`, waits apart.
         slow_calls: u64 = CountedElsewhere,
     }
     "Interactive transactions" {

@@ -89,8 +89,8 @@ impl<'c> Tx<'c> {
 
     /// How often this closure has been started for this one result: 1 the first time.
     ///
-    /// A closure given to [`Database::write`](crate::Database::write) is run again when a
-    /// neighbour in its batch had to be undone.
+    /// A closure given to [`Database::write`](crate::Database::write) is run again when its batch
+    /// had to be undone, because a neighbour failed or it failed itself after it had written.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }

@@ -39,8 +39,8 @@ pub struct SlowTransaction {
     /// The statement that took the most of [`time`](SlowTransaction::time), cut to 512 bytes,
     /// without its parameters; empty when it ran none.
     pub statement: String,
-    /// How long that statement took, to a few milliseconds. If `time` is much more, the closure's
-    /// own code was slow.
+    /// How long that statement took, to a few milliseconds, with the program's own code that got
+    /// its rows. If `time` is much more, the rest of the closure was slow.
     pub statement_time: Duration,
 }
 
