@@ -45,7 +45,7 @@ use std::time::Duration;
 pub use batches::FailedStatement;
 pub use foreign_keys::{ForeignKeys, Violation};
 pub use keys::{KeyTime, Keys};
-pub use maintenance::{AutoVacuum, Maintenance};
+pub use maintenance::{AutoVacuum, Maintenance, trim_memory};
 pub use migrations::{AppliedMigration, Migrations};
 use opening::Hooks;
 use overlay::OverlayState;

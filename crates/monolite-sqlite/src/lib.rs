@@ -54,7 +54,7 @@ pub use authorizer::Authorizer;
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement,
     ForeignKeys, KeyTime, Keys, Maintenance, Migrations, Overdue, Pages, Role, Savepoint, Settings,
-    Unfit, UserSavepoint, Violation, test_overlay,
+    Unfit, UserSavepoint, Violation, test_overlay, trim_memory,
 };
 pub use counts::Counts;
 pub use flag::Flag;

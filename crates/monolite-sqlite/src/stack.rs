@@ -87,7 +87,7 @@ impl Stack {
         let result = unsafe { psm::on_stack(self.at(GUARD), SIZE - GUARD, caught) };
         self.is_in_use.set(false);
         if self.was_deep() {
-            self.give_back();
+            self.give_back(SIZE - SHALLOW - GUARD);
         }
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -106,12 +106,20 @@ impl Stack {
         unsafe { std::slice::from_raw_parts(self.mark(), MARK / 8) }.iter().any(|word| *word != 0)
     }
 
-    /// Has what lies behind the shallow part read as zeros again.
-    fn give_back(&self) {
-        let deep = SIZE - SHALLOW - GUARD;
+    /// Gives all its memory back until the next use.
+    ///
+    /// # Panics
+    /// When this is called on the stack.
+    pub(crate) fn release(&self) {
+        assert!(!self.is_in_use.get(), "no code runs on a stack that is given back");
+        self.give_back(SIZE - GUARD);
+    }
+
+    /// Has so many bytes above the guard read as zeros again.
+    fn give_back(&self, bytes: usize) {
         // SAFETY: no code runs on the stack now. Private anonymous memory that is not needed any
         // more is fresh at its next use.
-        let given = unsafe { madvise(self.at(GUARD).cast(), deep, Advice::LinuxDontNeed) };
+        let given = unsafe { madvise(self.at(GUARD).cast(), bytes, Advice::LinuxDontNeed) };
         // It cannot fail for a mapping of our own; if it did, the memory would be kept.
         let _ = given;
     }
@@ -144,6 +152,20 @@ mod tests {
         assert!(!stack.was_deep());
         assert_eq!(stack.run(|| stack_inside(&Stack::new().unwrap())), 55);
         assert_eq!(stack.run(|| stack.run(|| sum(10)) + sum(10)), 110);
+    }
+
+    #[test]
+    fn memory_that_is_given_back_is_fresh_at_the_next_use() {
+        let stack = Stack::new().unwrap();
+        let top = || {
+            // SAFETY: the highest bytes of the stack, on which no code runs.
+            unsafe { std::slice::from_raw_parts(stack.at(SIZE - 4_096), 4_096) }.to_vec()
+        };
+        assert_eq!(stack.run(|| sum(10)), 55);
+        assert!(top().iter().any(|byte| *byte != 0));
+        stack.release();
+        assert!(top().iter().all(|byte| *byte == 0));
+        assert_eq!(stack.run(|| sum(10)), 55);
     }
 
     fn stack_inside(other: &Stack) -> u64 {

@@ -225,12 +225,20 @@ impl Prepared {
         self.own.get_mut().fill_with(|| None);
     }
 
+    /// Forgets all statements, of which none is used, and gives the memory of the stack back.
+    pub(crate) fn release(&self) {
+        self.forget_users();
+        self.questions.borrow_mut().clear();
+        self.own.borrow_mut().fill_with(|| None);
+        self.stack.release();
+    }
+
     /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used. To
     /// be called whenever the schema may be another one.
     pub(crate) fn forget_users(&self) {
         for kept in [&self.by_text, &self.forms] {
             if let Ok(mut kept) = kept.try_borrow_mut() {
-                kept.clear();
+                *kept = HashMap::new();
             }
         }
         self.connection().flush_prepared_statement_cache();

@@ -44,6 +44,7 @@ use monolite_sqlite::vfs::{WalControl, WalPosition, sync_database};
 use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
 use crate::archive::Archiving;
+use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
@@ -51,7 +52,9 @@ use crate::files::wal::SET_ASIDE_BYTES;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::{Pinned, SnapshotHolders};
+use crate::read::readers::{OpenReader, Reader};
 use crate::stats::Recorder;
+use crate::threads::{Starter, Work, linger};
 use crate::write::writer::{Room, not_captured};
 
 /// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
@@ -105,6 +108,8 @@ struct Signal {
     wanted: bool,
     /// A checkpoint that was wanted is being copied, or waits for the writer to finish it.
     under_way: bool,
+    /// Whether a thread was started, and has not left.
+    is_attended: bool,
     stop: bool,
 }
 
@@ -112,6 +117,7 @@ struct Signal {
 pub(crate) struct Checkpoints {
     signal: Mutex<Signal>,
     changed: Condvar,
+    pub(crate) starter: Starter,
     finish_wanted: AtomicBool,
     /// Size of the WAL when it was copied whole, so that the next commit restarts it.
     restartable_at: AtomicU64,
@@ -141,6 +147,7 @@ impl Checkpoints {
         Checkpoints {
             signal: Mutex::default(),
             changed: Condvar::new(),
+            starter: Starter::default(),
             finish_wanted: AtomicBool::new(false),
             restartable_at: AtomicU64::new(u64::MAX),
             blocked_at: AtomicU64::new(0),
@@ -188,9 +195,16 @@ impl Checkpoints {
     /// restart the WAL.
     pub(crate) fn request(&self) {
         let mut signal = self.signal();
-        if !signal.wanted && !signal.under_way {
-            signal.wanted = true;
-            self.changed.notify_one();
+        if signal.wanted || signal.under_way {
+            return;
+        }
+        signal.wanted = true;
+        self.changed.notify_one();
+        let is_alone = self.starter.is_set() && !std::mem::replace(&mut signal.is_attended, true);
+        drop(signal);
+        if is_alone && self.starter.start().is_err() {
+            let mut signal = self.signal();
+            (signal.wanted, signal.is_attended) = (false, false);
         }
     }
 
@@ -341,19 +355,27 @@ impl Room for Checkpoints {
     }
 }
 
-/// The checkpointer thread.
+/// What `monolite-checkpoint` does, on a connection that it has open meanwhile.
 pub(crate) struct Checkpointer {
-    pub(crate) connection: Connection,
+    pub(crate) database: DatabaseId,
+    pub(crate) open: OpenReader,
     pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) progress: Arc<Progress>,
 }
 
-impl Checkpointer {
-    /// Runs until [`Checkpoints::stop`].
-    pub(crate) fn run(self) {
+impl Work for Checkpointer {
+    const THREAD: &'static str = "monolite-checkpoint";
+
+    fn run(self) -> Checkpointer {
+        let _inside = Inside::enter(self.database, Place::Write);
+        let mut reader = None;
         while self.wait_for_work() {
-            let copied = if self.progress.is_poisoned() { Ok(false) } else { self.copy() };
+            let copied = if self.progress.is_poisoned() {
+                Ok(false)
+            } else {
+                self.connection(&mut reader).and_then(|connection| self.copy(connection))
+            };
             if let Err(error) = &copied
                 && error.is_lost_write()
             {
@@ -367,23 +389,41 @@ impl Checkpointer {
                 self.checkpoints.signal().under_way = false;
             }
         }
+        self
+    }
+}
+
+impl Checkpointer {
+    fn connection<'r>(&self, reader: &'r mut Option<Reader>) -> Result<&'r Connection> {
+        if reader.is_none() {
+            *reader = Some((self.open)()?);
+        }
+        Ok(&reader.as_ref().expect("it was opened").connection)
     }
 
+    /// Whether there is work; not when it is told to stop, or there has been none for a while.
     fn wait_for_work(&self) -> bool {
         let mut signal = self.checkpoints.signal();
-        while !signal.wanted && !signal.stop {
-            signal = self.checkpoints.changed.wait(signal).unwrap_or_else(PoisonError::into_inner);
+        let mut is_late = false;
+        while !signal.wanted && !signal.stop && !is_late {
+            let waited = self.checkpoints.changed.wait_timeout(signal, linger());
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            (signal, is_late) = (woken, timeout.timed_out());
+        }
+        if signal.stop || !signal.wanted {
+            signal.is_attended = false;
+            return false;
         }
         (signal.wanted, signal.under_way) = (false, true);
-        !signal.stop
+        true
     }
 
     /// Copies in passes until the writer can finish; `false` when a reader's old snapshot is what
     /// is in the way.
-    fn copy(&self) -> Result<bool> {
+    fn copy(&self, connection: &Connection) -> Result<bool> {
         for _ in 0..MAX_PASSES {
             let pinned = self.checkpoints.release_idle();
-            let done = self.pass()?;
+            let done = self.pass(connection)?;
             if done.wal_frames - done.copied_frames <= TAIL_FRAMES {
                 break;
             }
@@ -392,15 +432,15 @@ impl Checkpointer {
                 return Ok(false);
             }
         }
-        sync_database(self.connection.raw())?;
+        sync_database(connection.raw())?;
         self.checkpoints.archiving.iter().for_each(|archiving| archiving.prepare());
         Ok(true)
     }
 
-    fn pass(&self) -> Result<Checkpoint> {
+    fn pass(&self, connection: &Connection) -> Result<Checkpoint> {
         let clock = &self.checkpoints.clock;
         let start = clock.now();
-        let done = self.connection.checkpoint(CheckpointMode::Passive)?;
+        let done = connection.checkpoint(CheckpointMode::Passive)?;
         self.checkpoints.recorder.checkpoint_passes.add(1);
         self.checkpoints.recorder.checkpoint_seconds.record_time(clock.now() - start);
         Ok(done)

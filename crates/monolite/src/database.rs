@@ -699,6 +699,11 @@ impl<E> Database<E> {
         &self.handle.writes
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &crate::engine::Engine {
+        &self.handle.engine
+    }
+
     pub(crate) fn jobs(&self) -> &Jobs {
         self.handle.engine.jobs()
     }

@@ -13,7 +13,8 @@
 //!   ([`crate::write::archived`]).
 //! - `monolite-close` waits for all of them to end.
 //!
-//! None of them owns the [`Engine`], so dropping its last handle ends them.
+//! All but the last two are started by the first work for them, and end when they have had none for
+//! a while ([`crate::threads`]). None owns the [`Engine`], so dropping its last handle ends them.
 //!
 //! # Invariants
 //! - Every write that got into the queue is answered, whatever ends the writer thread.
@@ -29,15 +30,16 @@ mod write_loop;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::{Spill, WalControl};
-use monolite_sqlite::{CheckpointMode, Connection, Rowids};
+use monolite_sqlite::{CheckpointMode, Rowids, trim_memory};
 
 use crate::archive::Archiving;
 use crate::backup;
 use crate::call::between::BetweenBatches;
+use crate::call::discards::drop_elsewhere;
 use crate::call::in_flight::InFlight;
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
@@ -52,18 +54,19 @@ use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Durability, Options};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
+use crate::read::readers::OpenReader;
 use crate::read::threads::ReadThreads;
 use crate::stats::{Recorder, Stats};
-use crate::threads::spawn;
+use crate::threads::{Awake, Duty, spawn};
 use crate::transaction::Transactions;
 use crate::untrusted::UntrustedRoom;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Watchdog, Watching};
 use crate::write::answers::Answers;
-use crate::write::sync::Syncer;
+use crate::write::sync::{Syncer, Syncing};
 use crate::write::writer::Writer;
 use parts::{Base, observers};
 use primary::{ArchiveSide, LagLimit, answers};
-use write_loop::WriteLoop;
+use write_loop::{WriteLoop, Writing};
 
 /// How often a close looks whether it waits for a closure that does not come back.
 const LOOK: Duration = Duration::from_millis(20);
@@ -86,8 +89,6 @@ pub(crate) struct Engine {
     rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
     stream_stall_limit: Duration,
-    /// The threads beside the readers on which code of the application may run.
-    own_threads: Vec<ThreadId>,
     backups: backup::Source,
     maintenance: Maintenance,
     archiving: Option<Arc<dyn Archiving>>,
@@ -109,6 +110,7 @@ struct Parts {
     progress: Arc<Progress>,
     lookout: Arc<Lookout>,
     watchdog: Arc<Watchdog>,
+    awake: Arc<Awake>,
     jobs: Arc<Jobs>,
     untrusted: Arc<UntrustedRoom>,
 }
@@ -146,9 +148,10 @@ impl Parts {
         }
     }
 
-    fn checkpointer(&self, connection: Connection) -> Checkpointer {
+    fn checkpointer(&self, open: OpenReader) -> Checkpointer {
         Checkpointer {
-            connection,
+            database: self.queue.database(),
+            open,
             checkpoints: Arc::clone(&self.checkpoints),
             queue: Arc::clone(&self.queue),
             progress: Arc::clone(&self.progress),
@@ -182,33 +185,34 @@ impl Parts {
     }
 }
 
-/// What the threads do.
-struct Bodies {
-    write: Body<Option<Writer>>,
-    others: Vec<(&'static str, Body<()>)>,
+/// What threads do while there is something to do.
+struct Duties {
+    write: Arc<Duty<Writing>>,
+    sync: Arc<Duty<Syncing>>,
+    checkpoint: Arc<Duty<Checkpointer>>,
+    watch: Arc<Duty<Watching>>,
 }
 
-type Body<T> = Box<dyn FnOnce() -> T + Send>;
-
-impl Bodies {
+impl Duties {
+    /// Has each be started by those who bring work.
     fn new(
-        database: DatabaseId,
-        write: impl FnOnce() -> Option<Writer> + Send + 'static,
+        parts: &Parts,
+        writing: Writing,
         syncer: Arc<Syncer>,
-        checkpointer: Checkpointer,
-        watchdog: Arc<Watchdog>,
-        archive: Option<&ArchiveSide>,
-    ) -> Bodies {
-        let mut others: Vec<(&'static str, Body<()>)> = vec![
-            ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
-            ("monolite-checkpoint", Box::new(move || checkpointer.run())),
-            ("monolite-watch", Box::new(answering(database, move || watchdog.run()))),
-        ];
-        if let Some(archived) = archive.map(|archive| Arc::clone(&archive.archived)) {
-            others
-                .push(("monolite-archived", Box::new(answering(database, move || archived.run()))));
-        }
-        Bodies { write: Box::new(write), others }
+        open_checkpointer: OpenReader,
+    ) -> Duties {
+        let database = parts.queue.database();
+        let duties = Duties {
+            write: Duty::new(writing),
+            sync: Duty::new(Syncing { database, syncer: Arc::clone(&syncer) }),
+            checkpoint: Duty::new(parts.checkpointer(open_checkpointer)),
+            watch: Duty::new(Watching(Arc::clone(&parts.watchdog))),
+        };
+        Writing::serves(&parts.queue, &duties.write, Arc::clone(&parts.awake));
+        syncer.handover.starter.set(&duties.sync);
+        parts.checkpoints.starter.set(&duties.checkpoint);
+        parts.awake.starter.set(&duties.watch);
+        duties
     }
 }
 
@@ -227,10 +231,9 @@ enum Stage {
 
 /// What is there from opening to closing.
 struct Running {
-    writer: JoinHandle<Option<Writer>>,
-    /// Those of the syncer, the checkpointer, the watchdog and, with an archive, of who answers
-    /// behind it; fewer if one could not be started.
-    others: Vec<JoinHandle<()>>,
+    duties: Duties,
+    /// The thread that answers those who wait for the archive, where there is one.
+    archived: Option<JoinHandle<()>>,
     wal_file: Arc<WalFile>,
     archive: Option<ArchiveSide>,
     // Last: the VFS and the registration must outlive every connection.
@@ -246,22 +249,25 @@ impl Engine {
         let archived = archive.as_ref();
         let answers = answers(archived, options.queue_capacity, &base.progress);
         let backups = base.backups(&opened, &queue);
-        let (count, is_alone) = (opened.readers.len(), opened.is_exclusive);
-        let (reads, streams) =
-            base.read_sides(opened.readers, &opened.open_reader, is_alone, archived);
+        let (reads, streams) = base.read_sides(&opened.open_reader, opened.is_exclusive, archived);
+        if !opened.is_exclusive {
+            reads.readers.open_first()?;
+        }
         let pool = base.pool(opened.pool, &opened.wal);
         let untrusted = base.untrusted(opened.open_untrusted);
         let holders = base.holders(&reads, &pool, &streams, &backups, &untrusted);
         let checkpoints = base.checkpoints(&opened.wal, archived, &holders);
-        let transactions = base.transactions(pool, count, &queue);
+        let transactions = base.transactions(pool, &queue);
         let writer = base.writer(opened.writer, opened.writer_deadline, &opened.wal);
+        // It is idle until the first write.
+        writer.release_memory();
         let told = observers(&transactions, archived);
         let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
         let in_flight = Arc::new(InFlight::new(Arc::clone(&options.clock)));
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
         let lookout = base.lookout(&queue, &in_flight, &holders, threads);
-        let watchdog = base.watchdog(&queue, &in_flight, holders, threads, &lookout);
-        let Base { database, progress, recorder, .. } = base;
+        let watchdog = base.watchdog(&queue, &in_flight, holders, &lookout);
+        let Base { database, progress, recorder, awake, .. } = base;
         let parts = Parts {
             queue,
             reads,
@@ -271,17 +277,16 @@ impl Engine {
             progress,
             lookout,
             watchdog,
+            awake,
             jobs: Arc::new(Jobs::new(database)),
             untrusted,
         };
         let between = &backups.between;
         let write_loop = parts.write_loop(&syncer, between, in_flight, options, archived);
-        let checkpointer = parts.checkpointer(opened.checkpointer);
-        let watchdog = Arc::clone(&parts.watchdog);
-        let write = move || write_loop.run(writer);
-        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog, archived);
+        let writing = Writing { write_loop, writer };
+        let duties = Duties::new(&parts, writing, syncer, opened.open_checkpointer);
         let wal_file = Arc::clone(&opened.wal_file);
-        let running = Running::start(bodies, &parts, wal_file, archive.clone(), opened.files)?;
+        let running = Running::start(duties, &parts, wal_file, archive.clone(), opened.files)?;
         let engine = Engine {
             database,
             answers,
@@ -292,7 +297,6 @@ impl Engine {
             rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
             stream_stall_limit: options.stream_stall_limit,
-            own_threads: running.threads(),
             maintenance: parts.maintenance(&backups),
             backups,
             archiving: opened.archiving,
@@ -401,18 +405,20 @@ impl Engine {
             let ending = ending.lock().unwrap_or_else(PoisonError::into_inner).take();
             ending.into_iter().for_each(Ending::run);
         };
-        // Without a thread to be had it is done on this one.
-        if spawn("monolite-close", move || run(&theirs)).is_err() {
-            run(&ending);
+        if spawn("monolite-close", move || run(&theirs)).is_ok() {
+            return;
         }
+        // Without a thread to be had it is done on this one, unless it would wait for itself.
+        if self.has_to_go_on() {
+            return drop_elsewhere(Guard(Some(move || run(&ending))));
+        }
+        run(&ending);
     }
 
     /// Whether this is a thread for whose end the end would wait.
     fn has_to_go_on(&self) -> bool {
         let this = thread::current().id();
-        self.database.is_around()
-            || self.own_threads.contains(&this)
-            || self.parts.threads().iter().any(|threads| threads.is_own(this))
+        self.database.is_around() || self.parts.threads().iter().any(|threads| threads.is_own(this))
     }
 
     fn wait_for_end(&self) -> Result<()> {
@@ -440,6 +446,15 @@ impl Life {
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs what it has when it is dropped.
+struct Guard<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|run| run());
     }
 }
 
@@ -475,60 +490,36 @@ impl Drop for Engine {
 }
 
 impl Running {
-    /// Starts the threads; ends those that were started when one cannot be.
+    /// Starts the thread that an archive needs all the time.
     fn start(
-        bodies: Bodies,
+        duties: Duties,
         parts: &Parts,
         wal_file: Arc<WalFile>,
         archive: Option<ArchiveSide>,
-        mut files: Files,
+        files: Files,
     ) -> Result<Running> {
-        let threads = parts.threads();
-        let others = Vec::with_capacity(bodies.others.len());
-        // Those of streams are started when there is one.
-        let started = threads[..2].iter().try_for_each(|threads| threads.start());
-        let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
-        let mut rest = bodies.others.into_iter();
-        let mut running = match writer {
-            Ok(writer) => Running { writer, others, wal_file, archive, files },
+        let database = parts.queue.database();
+        let archived = archive.as_ref().map(|archive| Arc::clone(&archive.archived));
+        let mut running = Running { duties, archived: None, wal_file, archive, files };
+        let Some(archived) = archived else { return Ok(running) };
+        match spawn("monolite-archived", answering(database, move || archived.run())) {
+            Ok(thread) => running.archived = Some(thread),
             Err(error) => {
                 parts.shut();
-                for threads in threads {
-                    threads.join();
-                }
-                drop(rest);
-                files.let_go();
-                parts.close_readers();
+                // Nothing was written that could be lost.
+                let _ = running.end(parts);
                 return Err(error);
-            }
-        };
-        while let Some((name, body)) = rest.next() {
-            match spawn(name, body) {
-                Ok(thread) => running.others.push(thread),
-                Err(error) => {
-                    // With the connections that they have.
-                    drop(rest);
-                    parts.shut();
-                    // Nothing was written that could be lost.
-                    let _ = running.end(parts);
-                    return Err(error);
-                }
             }
         }
         Ok(running)
     }
 
-    /// The threads on which closures of users run, or end, and the checkpointer.
-    fn threads(&self) -> Vec<ThreadId> {
-        let others = self.others.iter().map(JoinHandle::thread);
-        others.chain([self.writer.thread()]).map(thread::Thread::id).collect()
-    }
-
     fn end(mut self, parts: &Parts) -> Result<()> {
         let Parts { checkpoints, progress, watchdog, .. } = parts;
-        let writer = self.writer.join().ok().flatten();
-        let mut others = self.others.into_iter();
-        let syncer_ended = others.next().is_none_or(|syncer| syncer.join().is_ok());
+        let Duties { write, sync, checkpoint, watch } = self.duties;
+        // The queue is closed, and the handover behind it by the end of the loop.
+        let writer = write.end().map(|Writing { writer, .. }| writer);
+        let syncer_ended = sync.end().is_some();
         if let Some(archive) = &self.archive {
             archive.archiving.close();
             archive.archived.close();
@@ -539,7 +530,8 @@ impl Running {
         parts.close_readers();
         checkpoints.stop();
         watchdog.stop();
-        let others_ended = others.fold(true, |ended, other| ended & other.join().is_ok());
+        let others_ended = checkpoint.end().is_some() & watch.end().is_some();
+        let others_ended = others_ended & self.archived.is_none_or(|thread| thread.join().is_ok());
         // With a connection left the WAL file stays, empty.
         parts.untrusted.wait_for_end(UNTRUSTED_PATIENCE);
         let result = match writer {
@@ -547,6 +539,7 @@ impl Running {
                 self.files.let_go();
                 let archive = self.archive.as_ref();
                 let last = last_checkpoint(&writer, progress, &self.wal_file, archive);
+                writer.release_memory();
                 if let Some(archive) = archive.filter(|_| last.is_ok()) {
                     archive.archiving.settled();
                 }
@@ -557,6 +550,7 @@ impl Running {
         // Everything else has ended. The files are in use until SQLite gives the last query back.
         parts.untrusted.join();
         let closed = self.files.close();
+        trim_memory();
         result.and(closed)
     }
 }
@@ -626,38 +620,4 @@ fn answering(database: DatabaseId, run: impl FnOnce() + Send) -> impl FnOnce() +
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use crate::threads::shortage;
-    use crate::{ErrorKind, Options};
-
-    #[test]
-    fn an_open_that_gets_no_thread_leaves_nothing_behind() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("db");
-        let path = path.canonicalize().unwrap_or(path);
-        let open = || Options::new().readers(2).open(&path);
-        let mut failed = 0;
-        let db = loop {
-            shortage::after(failed);
-            let opened = open();
-            shortage::after(usize::MAX);
-            match opened {
-                Ok(db) => break db,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
-                    assert!(error.to_string().contains("thread"), "{error}");
-                }
-            }
-            let descriptors = fs::read_dir("/proc/self/fd").unwrap();
-            let links = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
-            assert_eq!(links.filter(|link| link.starts_with(directory.path())).count(), 0);
-            failed += 1;
-        };
-        // Two for reads, two for statements, the writer, and three beside it.
-        assert_eq!(failed, 8);
-        db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
-        db.close().unwrap();
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ pub(crate) struct Lookout {
     in_flight: Arc<InFlight>,
     holders: Arc<SnapshotHolders>,
     /// Those of reads, statements and streams.
-    threads: [Arc<ReadThreads>; 3],
+    pub(crate) threads: [Arc<ReadThreads>; 3],
     clock: Arc<dyn Clock>,
     on_slow: Option<OnSlow>,
     /// The calls that were reported and go on, with the moments when they began.

@@ -212,10 +212,11 @@ impl Options {
         self
     }
 
-    /// Number of reader connections, of threads for awaited reads, and of threads for awaited
-    /// statements of interactive transactions: 1 to 1,024. Default: the number of cores, at least 4
-    /// and at most 64. More readers run more long queries at once and cost a page cache each.
-    /// Streams have as many connections and threads of their own, opened with the first stream.
+    /// Most reader connections, threads for awaited reads, and threads for awaited statements of
+    /// interactive transactions: 1 to 1,024. Default: the number of cores, at least 4 and at most
+    /// 64. Each is opened or started when it is needed, and ends when it has not been used for some
+    /// seconds. More readers run more long queries at once and cost a page cache each. Streams have
+    /// as many connections and threads of their own.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Options {
         self.readers = readers;

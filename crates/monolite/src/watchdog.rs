@@ -11,22 +11,35 @@
 //!   another thread takes the place of its thread.
 //! - **A close** returns with an error that says so, and is completed when the closure returns.
 //!
+//! The thread runs while the database is in use, and for a while after. When it ends, it closes the
+//! connections that are opened when they are used: an idle database keeps only its writer's.
+//! A backup does not keep it. But a call that is [reported](crate::lookout) has the writer or keeps
+//! the WAL, and until the WAL is copied, the writer's thread stays, and this one with it.
+//!
+//! # Invariants
+//! - While a use is under way there is a thread, or one is being started. A use is begun before
+//!   [`Awake::note`] asks for the thread; the thread says that it leaves, and looks for a use the
+//!   last time some milliseconds later. So one of both sees the other.
+//!
 //! # Time
 //! The limits are those of the engine's [`Clock`]; the thread looks every [`period`] of real time.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use monolite_sqlite::trim_memory;
+
 use crate::activity::Activity;
 use crate::call::in_flight::InFlight;
+use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::error::{Error, ErrorKind};
 use crate::lookout::Lookout;
 use crate::options::Options;
 use crate::read::holders::SnapshotHolders;
-use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
+use crate::threads::{Awake, Work, linger};
 
 /// Part of a limit after which the thread looks again.
 const LOOKS: u32 = 8;
@@ -45,11 +58,11 @@ fn period(write_limit: Duration, read_limit: Duration) -> Duration {
 }
 
 pub(crate) struct Watchdog {
+    database: DatabaseId,
+    awake: Arc<Awake>,
     queue: Arc<WriteQueue>,
     in_flight: Arc<InFlight>,
     holders: Arc<SnapshotHolders>,
-    /// Those that run awaited reads and statements.
-    threads: Vec<Arc<ReadThreads>>,
     lookout: Arc<Lookout>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
@@ -59,21 +72,35 @@ pub(crate) struct Watchdog {
     stop: Condvar,
 }
 
+/// What `monolite-watch` does.
+pub(crate) struct Watching(pub(crate) Arc<Watchdog>);
+
+impl Work for Watching {
+    const THREAD: &'static str = "monolite-watch";
+
+    fn run(self) -> Watching {
+        let _inside = Inside::enter(self.0.database, Place::Write);
+        self.0.run();
+        self
+    }
+}
+
 impl Watchdog {
     pub(crate) fn new(
+        awake: Arc<Awake>,
         queue: Arc<WriteQueue>,
         in_flight: Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
-        threads: Vec<Arc<ReadThreads>>,
         lookout: Arc<Lookout>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Watchdog {
         Watchdog {
+            database: queue.database(),
+            awake,
             queue,
             in_flight,
             holders,
-            threads,
             lookout,
             clock: Arc::clone(&options.clock),
             recorder,
@@ -84,17 +111,26 @@ impl Watchdog {
         }
     }
 
-    /// Runs until [`Watchdog::stop`].
-    pub(crate) fn run(&self) {
+    /// Runs until [`Watchdog::stop`], or until the database has not been used for a while.
+    fn run(&self) {
         let limit = self.lookout.limit().unwrap_or(Duration::MAX);
         let period = period(self.write_limit.min(limit), self.read_limit);
+        let (mut used, mut idle) = (self.holders.uses(), Stopwatch::start());
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
             drop(stopped);
             self.look();
+            let uses = self.holders.uses();
+            if self.is_in_use() || uses != used {
+                (used, idle) = (uses, Stopwatch::start());
+            } else if idle.elapsed() >= linger() && self.awake.leave(|| self.is_in_use()) {
+                // What is used, or given back, from now on has another thread close it.
+                self.holders.close_idle();
+                return trim_memory();
+            }
             stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             if !*stopped {
-                let waited = self.stop.wait_timeout(stopped, period);
+                let waited = self.stop.wait_timeout(stopped, period.min(linger()));
                 stopped = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -103,6 +139,14 @@ impl Watchdog {
     pub(crate) fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.notify_all();
+    }
+
+    /// Whether something runs whose time is limited, or a thread waits for more of it.
+    fn is_in_use(&self) -> bool {
+        let now = self.clock.now();
+        self.queue.is_attended()
+            || self.lookout.threads.iter().any(|threads| threads.queue.is_attended())
+            || self.holders.limited_watches().any(|watch| watch.running_for(now).is_some())
     }
 
     /// Whether a closure has overrun its time and not come back.
@@ -142,7 +186,7 @@ impl Watchdog {
     fn look_at_reads(&self, now: Duration) {
         let began_by = now.saturating_sub(self.read_limit);
         self.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
-        self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
+        self.lookout.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
             self.holders.wake_waiters();
         }

@@ -65,7 +65,9 @@ pub(super) fn set_up(
     role: Role,
     settings: &Settings,
 ) -> Result<Hooks> {
-    setup::reserve_lookaside(inner)?;
+    // What stays until the close, as functions do, has no part of it: it can be given back.
+    setup::have_lookaside(inner, 0)?;
+    setup::have_large_error(inner);
     if role == Role::Overlay {
         overlay::check_vfs(inner)?;
     }
@@ -98,6 +100,7 @@ pub(super) fn set_up(
     inner.commit_hook(Some(move || !passes.is_up()))?;
     let judge = Arc::clone(&authorizer);
     inner.authorizer(Some(move |context: AuthContext<'_>| judge.judge(&context)))?;
+    setup::have_lookaside(inner, setup::PIECES)?;
     Ok(Hooks { authorizer, may_commit, panics, counts, giver, stack })
 }
 

@@ -23,7 +23,7 @@ const CACHE_KIB: u64 = 8 << 10;
 const PIECE_BYTES: c_int = 1_200;
 
 /// Larger pieces of lookaside memory, some of which SQLite divides into small ones: 150 KB.
-const PIECES: c_int = 128;
+pub(super) const PIECES: c_int = 128;
 
 /// What a sort of a connection has in memory, at most, before it goes on in temporary files; that
 /// of a connection with a smaller page cache has as much as that.
@@ -102,15 +102,35 @@ pub(super) fn harden(connection: &rusqlite::Connection) -> Result<()> {
     check(unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) })
 }
 
-/// Gives the connection more memory for small pieces than SQLite's 48 KB, which the statements that
-/// are kept can use up for good: every cursor that runs would come from the heap then.
-pub(super) fn reserve_lookaside(connection: &rusqlite::Connection) -> Result<()> {
-    // SAFETY: the handle is open and used by this thread alone, nothing has been prepared on it,
-    // and LOOKASIDE takes a pointer (null: SQLite allocates) and two ints.
+/// Gives the connection so much memory for small pieces. [`PIECES`] are more than SQLite's 48 KB,
+/// which the statements that are kept can use up for good: every cursor that runs would come from
+/// the heap then.
+///
+/// # Errors
+/// `SQLITE_BUSY` while a part of what there is is used.
+pub(super) fn have_lookaside(connection: &rusqlite::Connection, pieces: c_int) -> Result<()> {
+    // SAFETY: the handle is open and used by this thread alone, and LOOKASIDE takes a pointer
+    // (null: SQLite allocates) and two ints.
     check(unsafe {
         let (op, memory) = (ffi::SQLITE_DBCONFIG_LOOKASIDE, ptr::null_mut::<c_void>());
-        ffi::sqlite3_db_config(connection.handle(), op, memory, PIECE_BYTES, PIECES)
+        ffi::sqlite3_db_config(connection.handle(), op, memory, PIECE_BYTES, pieces)
     })
+}
+
+/// Has the text of the latest error, which SQLite keeps, be no small piece: fails with a long one.
+pub(super) fn have_large_error(connection: &rusqlite::Connection) {
+    static NAME: [u8; 2 * PIECE_BYTES as usize] = {
+        let mut name = [b'-'; 2 * PIECE_BYTES as usize];
+        name[name.len() - 1] = 0;
+        name
+    };
+    let (name, mode) = (NAME.as_ptr().cast(), ffi::SQLITE_CHECKPOINT_PASSIVE);
+    // SAFETY: the handle is open and used by this thread alone, the name ends with a zero, and the
+    // counts may be null. Nothing is done: no database has that name.
+    unsafe {
+        let counts = ptr::null_mut();
+        ffi::sqlite3_wal_checkpoint_v2(connection.handle(), name, mode, counts, counts);
+    }
 }
 
 /// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with

@@ -85,6 +85,8 @@ pub struct WalControl {
     set_aside: AtomicU64,
     changes: Changes,
     recent: Option<RecentFrames>,
+    /// Memory for the frames that a [`Gather`](super::Gather) holds, while none does.
+    spare: Mutex<Vec<u8>>,
     moments: Moments,
     /// Whether a growing WAL is made longer ahead of its commits.
     writes_ahead: Option<PathBuf>,
@@ -115,6 +117,7 @@ impl WalControl {
             set_aside: AtomicU64::new(0),
             changes: Changes::default(),
             recent: None,
+            spare: Mutex::default(),
             moments: Moments::default(),
             writes_ahead: None,
             gate: OnceLock::new(),
@@ -254,6 +257,24 @@ impl WalControl {
     /// The frames that were written last, if they are kept.
     pub(super) fn recent(&self) -> Option<&RecentFrames> {
         self.recent.as_ref()
+    }
+
+    /// Empty memory for frames.
+    pub(super) fn take_spare(&self) -> Vec<u8> {
+        std::mem::take(&mut *locked(&self.spare))
+    }
+
+    /// Keeps memory for the next frames.
+    pub(super) fn keep_spare(&self, mut memory: Vec<u8>) {
+        memory.clear();
+        *locked(&self.spare) = memory;
+    }
+
+    /// Gives back the memory that makes commits, and reads of what they wrote, faster. It grows
+    /// again with the next ones.
+    pub fn release_memory(&self) {
+        self.recent().inspect(|recent| recent.clear());
+        drop(self.take_spare());
     }
 
     /// Whether zeros are to be written ahead, up to `end` of the file.

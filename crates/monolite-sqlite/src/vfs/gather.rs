@@ -67,6 +67,9 @@ pub const MAX_HELD_BYTES: usize = 4 << 20;
 /// The last frame before a flush may begin just below the bound and have the largest page there is.
 const HELD_CAPACITY_BYTES: usize = MAX_HELD_BYTES + FRAME_HEADER_BYTES as usize + 65_536;
 
+/// For so many pages of a commit there is memory from one to the next.
+const KEPT_PAGES: usize = 1_000;
+
 /// By how much a small flush makes the file longer than it must be.
 const AHEAD_BYTES: u64 = 512 << 10;
 
@@ -130,7 +133,7 @@ impl<F: File> Gather<F> {
         let releases = lower.write_releases();
         if releases != self.releases {
             self.releases = releases;
-            self.held.clear();
+            self.held = Vec::new();
             self.append_point = 0;
             self.restarts = false;
             self.commit_page_at = None;
@@ -145,7 +148,7 @@ impl<F: File> Gather<F> {
         assert!(self.held_at >= WAL_HEADER_BYTES, "the header of a WAL is never held");
         let size = self.whole_size(lower, self.held_at)?;
         // Taken out, so that a panic below drops them: it fails the transaction.
-        let mut held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.held);
         self.forget_recent(self.held_at);
         let written = self.inner.write(lower, &held, self.held_at);
         self.note_full(lower, written, size);
@@ -155,9 +158,10 @@ impl<F: File> Gather<F> {
         if written.is_ok() {
             self.control.recent().inspect(|recent| recent.keep(&held, self.held_at));
             self.control.note_file_end(self.held_at + held.len() as u64);
-            held.clear();
+            self.control.keep_spare(held);
+        } else {
+            self.held = held;
         }
-        self.held = held;
         written
     }
 
@@ -253,7 +257,8 @@ impl<F: File> Gather<F> {
             self.held.extend_from_slice(data);
         } else if is_header && self.may_hold_from(at) {
             self.flush(lower)?;
-            // Once, for good: untouched pages of a large allocation cost nothing.
+            self.held = self.control.take_spare();
+            // For many commits: untouched pages of a large allocation cost nothing.
             self.held.reserve_exact(HELD_CAPACITY_BYTES);
             self.held_at = at;
             self.held.extend_from_slice(data);
@@ -291,6 +296,7 @@ impl<F: File> Gather<F> {
             self.control.set_aside(lower, u64::from(self.commit_pages) * len)?;
             self.control.changes().record(&self.changed);
             self.changed.clear();
+            self.changed.shrink_to(KEPT_PAGES);
             self.flush(lower)?;
             assert!(self.held.is_empty(), "nothing is held when a commit is published");
             self.control.note_commit_end(at + len);
@@ -331,7 +337,7 @@ impl<F: File> File for Gather<F> {
         self.forget_ended_transaction(lower);
         let written = self.write_part(lower, data, at);
         if written.is_err() {
-            self.held.clear();
+            self.held = Vec::new();
             self.commit_page_at = None;
         }
         written

@@ -123,6 +123,12 @@ impl RecentFrames {
         drop(left);
     }
 
+    /// Forgets everything, and gives its memory back.
+    pub(super) fn clear(&self) {
+        let pieces = std::mem::take(&mut *locked(&self.pieces));
+        drop(pieces);
+    }
+
     /// Fills `buf` with what the file has at `at`; `false`, and `buf` is as it was, when that is
     /// not known here.
     pub(super) fn read(&self, buf: &mut [u8], at: u64) -> bool {
@@ -189,6 +195,24 @@ mod tests {
             (0..6).filter(|n| read(&recent, at(*n)..at(*n) + 1).is_some()).collect();
         assert_eq!(found, [1, 2, 3, 4]);
         assert_eq!(locked(&recent.pieces).bytes, RECENT_BYTES);
+    }
+
+    #[test]
+    fn nothing_is_found_and_no_memory_kept_after_all_is_forgotten() {
+        let recent = RecentFrames::default();
+        let piece = vec![1; PIECE_BYTES];
+        recent.keep(&piece, 0);
+        recent.forget(0);
+        recent.keep(&[1; 10], 0);
+        assert!(!locked(&recent.pieces).spare.is_empty());
+        recent.clear();
+        assert_eq!(read(&recent, 0..1), None);
+        let pieces = locked(&recent.pieces);
+        assert_eq!((pieces.bytes, pieces.spare_bytes), (0, 0));
+        assert!(pieces.kept.is_empty() && pieces.spare.is_empty());
+        drop(pieces);
+        recent.keep(&[2; 10], 0);
+        assert_eq!(read(&recent, 0..1), Some(vec![2]));
     }
 
     #[test]

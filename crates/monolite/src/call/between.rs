@@ -80,7 +80,11 @@ impl BetweenBatches {
         loop {
             match answered.recv_timeout(LOOK) {
                 Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => goes_on()?,
+                Err(RecvTimeoutError::Timeout) => {
+                    goes_on()?;
+                    // The writer's thread may be one that could not be started.
+                    self.queue.kick();
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             }
         }

@@ -18,8 +18,14 @@
 //! longest, whatever its producer does meanwhile: one that holds many tickets may look at one after
 //! another. Items of principals have an order and room of their own: [`lanes`].
 //!
+//! A queue may have its consumers started when there is work ([`Queue::has_consumers_started`]): an
+//! item that finds none asleep starts another one, up to a number. One that has slept for long
+//! [leaves](Queue::leave).
+//!
 //! # Invariants
 //! - Never holds more than `capacity` items that are in. No item waits while there is room.
+//! - Where consumers are started, one is counted while there is an item or a kick: it leaves under
+//!   the lock under which items come.
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 pub(crate) mod lanes;
@@ -27,6 +33,7 @@ pub(crate) mod lanes;
 mod models;
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
@@ -70,6 +77,8 @@ struct QueueState<T> {
     consumer_sleeps: u32,
     /// A consumer was signalled and has not come back from its sleep yet.
     wakes_up: bool,
+    /// Consumers that were started and have not left.
+    started: usize,
     kicked: bool,
     closed: bool,
     last_sleep_was_short: bool,
@@ -83,6 +92,13 @@ pub(crate) struct Queue<T> {
     /// Whether there was no room when the lock was last given back, for a producer that would not
     /// wait: under overload most are refused, and must neither cost nor hinder the others.
     full: AtomicBool,
+    staff: OnceLock<Staff>,
+}
+
+/// Consumers that are started when there is work for them.
+struct Staff {
+    most: usize,
+    start: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<T: Queued> Queue<T> {
@@ -91,6 +107,7 @@ impl<T: Queued> Queue<T> {
             items: Lanes::new(capacity),
             consumer_sleeps: 0,
             wakes_up: false,
+            started: 0,
             kicked: false,
             closed: false,
             last_sleep_was_short: false,
@@ -100,7 +117,46 @@ impl<T: Queued> Queue<T> {
             not_empty: Condvar::new(),
             events: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            staff: OnceLock::new(),
         }
+    }
+
+    /// Has `start` start a consumer whenever an item or a kick finds none asleep, and fewer than
+    /// `most` started. Where it cannot, it tells [`Queue::lacks_consumer`]. Called once, before the
+    /// first item.
+    pub(crate) fn has_consumers_started(
+        &self,
+        most: usize,
+        start: impl Fn() + Send + Sync + 'static,
+    ) {
+        let staff = self.staff.set(Staff { most, start: Box::new(start) });
+        assert!(staff.is_ok(), "the consumers of a queue are started in one way");
+    }
+
+    /// A started consumer that has found nothing to do ends, unless there is something by now;
+    /// tells whether it does.
+    pub(crate) fn leave(&self) -> bool {
+        let mut state = self.state();
+        if !state.items.is_empty() || state.kicked || state.closed {
+            return false;
+        }
+        state.leave();
+        if state.started == 0 {
+            state.items.rest();
+        }
+        true
+    }
+
+    /// Whether a consumer was started and has not left.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.state().started > 0
+    }
+
+    /// A consumer could not be started; tells whether there are others.
+    pub(crate) fn lacks_consumer(&self) -> bool {
+        let mut state = self.state();
+        state.leave();
+        state.started > 0
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState<T>> {
@@ -159,12 +215,19 @@ impl<T: Queued> Queue<T> {
         Ok(())
     }
 
-    /// Wakes a consumer if one sleeps and none is on its way already.
+    /// Wakes a consumer if one sleeps and none is on its way already; starts one if none sleeps and
+    /// there may be more.
     fn wake_one(&self, mut state: MutexGuard<'_, QueueState<T>>) {
-        let wakes = state.consumer_sleeps > 0 && !std::mem::replace(&mut state.wakes_up, true);
-        drop(state);
-        if wakes {
-            self.not_empty.notify_one();
+        if state.consumer_sleeps > 0 {
+            let is_on_its_way = std::mem::replace(&mut state.wakes_up, true);
+            drop(state);
+            if !is_on_its_way {
+                self.not_empty.notify_one();
+            }
+        } else if let Some(staff) = self.staff.get().filter(|staff| state.started < staff.most) {
+            state.started += 1;
+            drop(state);
+            (staff.start)();
         }
     }
 
@@ -283,9 +346,10 @@ impl<T: Queued> Queue<T> {
 
     /// Makes a sleeping consumer return without items.
     pub(crate) fn kick(&self) {
-        self.state().kicked = true;
+        let mut state = self.state();
+        state.kicked = true;
         self.events.fetch_add(1, Ordering::Release);
-        self.not_empty.notify_all();
+        self.wake_one(state);
     }
 
     /// Accepts nothing more, and wakes all consumers. What waits for room still gets in.
@@ -306,6 +370,13 @@ impl<T: Queued> Queue<T> {
         };
         self.finish();
         waiting
+    }
+}
+
+impl<T> QueueState<T> {
+    fn leave(&mut self) {
+        assert!(self.started > 0, "a consumer that leaves was started");
+        self.started -= 1;
     }
 }
 

@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
 use crate::stats::Recorder;
+use crate::threads::Work as _;
 use crate::write::writer::Room as _;
 
 /// A WAL of 256 pages.
@@ -90,8 +91,8 @@ impl Bench {
         let mut options = Options::new().readers(1).clock(Arc::clone(&clock) as _);
         options.wal_limit_bytes = LIMIT;
         options.write_time_limit = patience;
-        let mut opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
-        let connection = opened.readers.remove(0).connection;
+        let opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
+        let connection = (opened.open_reader)().unwrap().connection;
         let watch = Arc::new(Watch::new(connection.revoker(), Arc::clone(&clock) as _));
         let (connection, asked) = (Mutex::new(connection), Mutex::default());
         let holder = Holder { connection, watch, clock: Arc::clone(&clock), asked };
@@ -108,7 +109,8 @@ impl Bench {
         let checkpoints = Arc::new(checkpoints);
         let queue = Arc::new(WriteQueue::new(DatabaseId::new(), 1, Arc::clone(&progress)));
         let checkpointer = Checkpointer {
-            connection: opened.checkpointer,
+            database: queue.database(),
+            open: opened.open_checkpointer,
             checkpoints: Arc::clone(&checkpoints),
             queue,
             progress: Arc::clone(&progress),
@@ -157,7 +159,8 @@ fn a_checkpoint_is_wanted_at_a_quarter_of_the_limit_and_again_when_one_was_done(
         bench.fill(4);
         bench.checkpoints.note_growth();
         assert!(bench.is_wanted());
-        assert!(bench.checkpointer.copy().unwrap());
+        let reader = (bench.checkpointer.open)().unwrap();
+        assert!(bench.checkpointer.copy(&reader.connection).unwrap());
         let done = bench.checkpoints.finish(&bench.writer).unwrap();
         assert!(done.is_complete() && !done.blocked);
         assert_eq!(bench.checkpoints.wal_bytes(), 0, "the next commit overwrites it");

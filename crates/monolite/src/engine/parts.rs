@@ -23,9 +23,10 @@ use crate::options::{Durability, Options, Sharing};
 use crate::progress::{Observers, Progress};
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
-use crate::read::readers::{OpenReader, Reader, Readers};
+use crate::read::readers::{OpenReader, Readers};
 use crate::read::threads::{ReadThreads, WorkKind};
 use crate::stats::Recorder;
+use crate::threads::Awake;
 use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
 use crate::untrusted::UntrustedRoom;
 use crate::watchdog::Watchdog;
@@ -39,6 +40,7 @@ pub(super) struct Base<'o> {
     pub(super) options: &'o Options,
     pub(super) progress: Arc<Progress>,
     pub(super) recorder: Arc<Recorder>,
+    pub(super) awake: Arc<Awake>,
 }
 
 /// Those who are told of batches: the turns of interactive transactions, and the archive.
@@ -53,7 +55,8 @@ pub(super) fn observers(
 impl<'o> Base<'o> {
     pub(super) fn new(options: &'o Options) -> Base<'o> {
         let database = DatabaseId::new();
-        Base { database, options, progress: Arc::default(), recorder: Arc::default() }
+        let (progress, recorder, awake) = Default::default();
+        Base { database, options, progress, recorder, awake }
     }
 
     fn progress(&self) -> Arc<Progress> {
@@ -93,9 +96,10 @@ impl<'o> Base<'o> {
         }
     }
 
+    /// The threads of one kind of `work`, which have the database looked at while they run.
     fn threads_for(&self, work: WorkKind, count: usize) -> Arc<ReadThreads> {
         let (capacity, patience) = (self.options.queue_capacity, self.options.read_time_limit);
-        Arc::new(ReadThreads::new(work, count, capacity, patience, self.clock()))
+        ReadThreads::new(work, count, capacity, patience, self.clock())
     }
 
     pub(super) fn writer(
@@ -160,48 +164,44 @@ impl<'o> Base<'o> {
         queue: &Arc<WriteQueue>,
         in_flight: &Arc<InFlight>,
         holders: Arc<SnapshotHolders>,
-        threads: [&Arc<ReadThreads>; 3],
         lookout: &Arc<Lookout>,
     ) -> Arc<Watchdog> {
         let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
-        let threads = threads.into_iter().cloned().collect();
-        let (lookout, recorder) = (Arc::clone(lookout), self.recorder());
-        let options = self.options;
-        Arc::new(Watchdog::new(queue, in_flight, holders, threads, lookout, options, recorder))
+        let (lookout, awake) = (Arc::clone(lookout), Arc::clone(&self.awake));
+        let (options, recorder) = (self.options, self.recorder());
+        Arc::new(Watchdog::new(awake, queue, in_flight, holders, lookout, options, recorder))
     }
 
-    /// What reads go through, and what streams do, whose connections are opened when they are used.
+    /// What reads go through, and what streams do.
     pub(super) fn read_sides(
         &self,
-        readers: Vec<Reader>,
         open: &OpenReader,
         keep_snapshots: bool,
         archive: Option<&ArchiveSide>,
     ) -> (Arc<ReadSide>, Arc<ReadSide>) {
-        let side = |work, readers: Vec<Option<Reader>>| {
+        let side = |work| {
             let (open, progress) = (Arc::clone(open), self.progress());
-            let threads = self.threads_for(work, readers.len());
             let Base { database, options, .. } = *self;
+            let threads = self.threads_for(work, options.readers);
             let readers = Readers::new(
-                readers,
                 open,
                 database,
                 keep_snapshots,
                 options,
                 progress,
+                Arc::clone(&self.awake),
                 self.slow_log(),
             );
             let (readers, progress) = (Arc::new(readers), self.progress());
             let archived = archive.map(ArchiveSide::wait);
             Arc::new(ReadSide { database, readers, progress, archived, threads })
         };
-        let count = readers.len();
-        let reads = side(WorkKind::Reads, readers.into_iter().map(Some).collect());
-        (reads, side(WorkKind::Streams, (0..count).map(|_| None).collect()))
+        (side(WorkKind::Reads), side(WorkKind::Streams))
     }
 
     pub(super) fn pool(&self, opener: PoolOpener, wal: &Arc<WalControl>) -> Arc<Pool> {
-        Arc::new(Pool::new(opener, self.options, self.progress(), Arc::clone(wal), self.slow_log()))
+        let (wal, awake) = (Arc::clone(wal), Arc::clone(&self.awake));
+        Arc::new(Pool::new(opener, self.options, self.progress(), wal, awake, self.slow_log()))
     }
 
     pub(super) fn untrusted(&self, open: OpenReader) -> Arc<UntrustedRoom> {
@@ -229,11 +229,9 @@ impl<'o> Base<'o> {
         Arc::new(SnapshotHolders::new(all, self.options, self.progress(), self.recorder()))
     }
 
-    /// With so many `threads` for awaited statements.
     pub(super) fn transactions(
         &self,
         pool: Arc<Pool>,
-        threads: usize,
         writes: &Arc<WriteQueue>,
     ) -> Arc<Transactions> {
         let Base { database, options, .. } = *self;
@@ -241,7 +239,7 @@ impl<'o> Base<'o> {
             database,
             pool,
             progress: self.progress(),
-            threads: self.threads_for(WorkKind::Statements, threads),
+            threads: self.threads_for(WorkKind::Statements, options.readers),
             writes: Arc::clone(writes),
             limits: Limits::of(options),
             clock: self.clock(),

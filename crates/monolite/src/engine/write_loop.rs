@@ -7,6 +7,7 @@
 //! 2. Do what others have asked for while no transaction is open: the end of a checkpoint, a WAL
 //!    that restarts or gets shorter, the moment of a backup.
 //! 3. Run it as batches ([`Writer::step`]), and hand each to the sync thread.
+//! 4. End when there was nothing to do for a while. What comes then starts the thread again.
 //!
 //! # Invariants
 //! - Whatever ends the thread, a panic included, everything in the queue is refused, and nothing
@@ -27,6 +28,7 @@ use crate::checkpoint::Checkpoints;
 use crate::engine::primary::LagLimit;
 use crate::error::Error;
 use crate::progress::{Observers, Progress};
+use crate::threads::{Awake, Duty, Work, linger};
 use crate::write::answers::CommittedBatch;
 use crate::write::archived::Archived;
 use crate::write::sync::Syncer;
@@ -48,30 +50,68 @@ pub(super) struct WriteLoop {
     pub(super) archived: Option<Arc<Archived>>,
 }
 
+/// What `monolite-write` does.
+pub(super) struct Writing {
+    pub(super) write_loop: WriteLoop,
+    pub(super) writer: Writer,
+}
+
+impl Work for Writing {
+    const THREAD: &'static str = "monolite-write";
+
+    fn run(mut self) -> Writing {
+        self.write_loop.run(&mut self.writer);
+        self
+    }
+}
+
+impl Writing {
+    /// Has the queue start `duty`, and what watches it. All that comes is refused where no threads
+    /// can be had.
+    pub(super) fn serves(queue: &Arc<WriteQueue>, duty: &Arc<Duty<Writing>>, awake: Arc<Awake>) {
+        let (duty, refused) = (Arc::downgrade(duty), Arc::downgrade(queue));
+        queue.has_consumers_started(1, move || {
+            let Some((duty, queue)) = duty.upgrade().zip(refused.upgrade()) else { return };
+            let Err(error) = awake.ensure().and_then(|()| duty.start()) else { return };
+            queue.lacks_consumer();
+            for mut member in queue.drain() {
+                member.overrule(error.repeated());
+                member.answer();
+            }
+        });
+    }
+}
+
 impl WriteLoop {
-    pub(super) fn run(self, mut writer: Writer) -> Option<Writer> {
+    fn run(&self, writer: &mut Writer) {
         let _inside = Inside::enter(self.database, Place::Write);
+        writer.connection().maintenance().reserve_memory();
         let mut members = VecDeque::new();
         let in_flight = Arc::clone(&self.in_flight);
         let mut batch = in_flight.hold();
         loop {
             let patience = self.checkpoints.patience(|| self.syncer.wal.file_bytes());
+            let idle = patience.unwrap_or_else(linger);
             let taken =
-                self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
+                self.queue.take_after(writer.spent(), self.max_batch, &mut members, Some(idle));
             batch.inbox.extend(members.drain(..).filter_map(|member| self.admit(member)));
             if self.checkpoints.is_finish_wanted() {
-                self.finish_checkpoint(&writer);
+                self.finish_checkpoint(writer);
             } else if taken == Taken::TimedOut && self.checkpoints.wal_bytes() > 0 {
                 self.checkpoints.request();
-            } else if taken == Taken::TimedOut {
-                self.shrink_wal(&writer);
+            } else if taken == Taken::TimedOut && patience.is_some() {
+                self.shrink_wal(writer);
             }
-            self.serve(&writer);
+            self.serve(writer);
             while !batch.inbox.is_empty() {
-                self.one_batch(&mut writer, &mut batch);
+                self.one_batch(writer, &mut batch);
             }
+            let is_idle = taken == Taken::TimedOut && patience.is_none();
             if taken == Taken::Closed {
-                return Some(writer);
+                return;
+            }
+            if is_idle && self.queue.leave() {
+                return writer.release_memory();
             }
         }
     }

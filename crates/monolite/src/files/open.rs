@@ -13,7 +13,8 @@
 //! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
 //!    archive takes the frames here: the next step empties the WAL.
 //! 5. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+//! 6. Sync the directory, and open the engine's own descriptor of the WAL. All other connections
+//!    are opened when they are used.
 
 #[cfg(test)]
 mod tests;
@@ -107,11 +108,11 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) writer: Connection,
     pub(crate) writer_deadline: Arc<Deadline>,
-    pub(crate) readers: Vec<Reader>,
-    /// Opens more of them.
+    /// Opens the connections of reads.
     pub(crate) open_reader: OpenReader,
     pub(crate) pool: PoolOpener,
-    pub(crate) checkpointer: Connection,
+    /// Opens that of the checkpointer.
+    pub(crate) open_checkpointer: OpenReader,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: Arc<WalFile>,
     pub(crate) spill: Arc<Spill>,
@@ -163,12 +164,13 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     }
     registration.is_database();
     let clean = |_: &Error| remove_companions(hold.as_deref(), &writer);
-    let Beside { wal_file, readers, checkpointer } =
-        opener.open_beside(storage, &wal).inspect_err(clean)?;
+    let wal_file = opener.open_wal(storage, &wal).inspect_err(clean)?;
     let opener = Arc::new(opener);
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
+    let checkpointer = Arc::clone(&opener);
+    let open_checkpointer = Arc::new(move || checkpointer.checkpointer());
     let untrusted = Arc::clone(&opener);
     let open_untrusted = Arc::new(move || untrusted.untrusted_reader());
     let rowids = opener.rowids.clone();
@@ -178,10 +180,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         path,
         writer,
         writer_deadline,
-        readers,
         open_reader,
         pool,
-        checkpointer,
+        open_checkpointer,
         wal,
         wal_file,
         spill,
@@ -320,13 +321,6 @@ pub(crate) struct RecoveredWal {
     pub(crate) discarded: u64,
 }
 
-/// What there is beside the writer.
-struct Beside {
-    wal_file: Arc<WalFile>,
-    readers: Vec<Reader>,
-    checkpointer: Connection,
-}
-
 /// Opens connections of one database, at any time of its life.
 struct Opener {
     options: Options,
@@ -414,9 +408,7 @@ impl Opener {
 
     /// A connection for untrusted queries.
     fn untrusted_reader(&self) -> Result<Reader> {
-        let opened = self.open(Role::Untrusted, UNTRUSTED_CACHE_KIB);
-        let (connection, deadline) = opened.map_err(|error| self.name(error))?;
-        Ok(Reader { connection, deadline })
+        self.connection(Role::Untrusted, UNTRUSTED_CACHE_KIB)
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
@@ -498,8 +490,8 @@ impl Opener {
         Ok(RecoveredWal { frames: accepted.into(), discarded })
     }
 
-    /// Opens what there is beside the writer.
-    fn open_beside(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Beside> {
+    /// Opens the engine's own descriptor of the WAL.
+    fn open_wal(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Arc<WalFile>> {
         let fail = |error: io::Error| io_error(&self.path, &error);
         let is_exclusive = self.options.sharing == Sharing::Exclusive;
         sync_directory(&self.path, storage.as_ref()).map_err(fail)?;
@@ -510,16 +502,19 @@ impl Opener {
             wal_file.set_aside();
         }
         self.watch(&wal_file);
-        let cache_kib = self.options.reader_cache_bytes >> 10;
-        let readers = (0..self.options.readers).map(|_| self.reader(cache_kib));
-        let readers = readers.collect::<Result<_>>()?;
-        let (checkpointer, _) =
-            self.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| self.name(e))?;
-        Ok(Beside { wal_file, readers, checkpointer })
+        Ok(wal_file)
+    }
+
+    fn checkpointer(&self) -> Result<Reader> {
+        self.connection(Role::Checkpointer, CHECKPOINTER_CACHE_KIB)
     }
 
     fn reader(&self, cache_kib: u64) -> Result<Reader> {
-        let opened = self.open(Role::Reader, cache_kib);
+        self.connection(Role::Reader, cache_kib)
+    }
+
+    fn connection(&self, role: Role, cache_kib: u64) -> Result<Reader> {
+        let opened = self.open(role, cache_kib);
         let (connection, deadline) = opened.map_err(|error| self.name(error))?;
         Ok(Reader { connection, deadline })
     }

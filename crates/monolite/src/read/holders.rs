@@ -35,6 +35,14 @@ pub(crate) trait SnapshotHolder: Send + Sync {
     /// Has those who wait for a connection look again: one has overrun its time, and does not count
     /// any more.
     fn wake_waiters(&self);
+
+    /// How often its connections have been used.
+    fn uses(&self) -> u64 {
+        0
+    }
+
+    /// Closes the connections that are not in use, and can be opened again.
+    fn close_idle(&self) {}
 }
 
 /// All of them.
@@ -110,6 +118,16 @@ impl SnapshotHolders {
     /// As [`SnapshotHolders::watches`], of those that have a time limit.
     pub(crate) fn limited_watches(&self) -> impl Iterator<Item = Arc<Watch>> {
         self.holders.iter().filter(|it| it.has_time_limit()).flat_map(|holder| holder.watches())
+    }
+
+    /// How often connections have been used.
+    pub(crate) fn uses(&self) -> u64 {
+        self.holders.iter().map(|holder| holder.uses()).sum()
+    }
+
+    /// See [`SnapshotHolder::close_idle`].
+    pub(crate) fn close_idle(&self) {
+        self.holders.iter().for_each(|holder| holder.close_idle());
     }
 
     /// See [`SnapshotHolder::wake_waiters`].

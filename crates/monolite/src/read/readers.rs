@@ -1,8 +1,8 @@
 //! Owns the pool of reader connections and the life of a read transaction.
 //!
 //! # Algorithm
-//! 1. A read takes a free connection, trying the one its thread used last first; when all are
-//!    taken it waits for one, for as long as a read may take.
+//! 1. A read takes a free connection, trying the one its thread used last first, and one that is
+//!    open before another; when all are taken it waits for one, for as long as a read may take.
 //! 2. **Kept snapshots.** A read transaction is not ended with its read. The next read on the
 //!    connection continues with it if no batch became visible since its snapshot was taken and no
 //!    checkpoint asked for new ones, which saves the locks of a new one. (Only with
@@ -29,7 +29,7 @@ mod models;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::Connection;
@@ -46,6 +46,7 @@ use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Orderi
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
+use crate::threads::Awake;
 use crate::tx::{ReadTx, collation_panicked};
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
@@ -61,10 +62,17 @@ pub(crate) struct Reader {
     pub(crate) deadline: Arc<Deadline>,
 }
 
+#[derive(Default)]
 struct Seat {
-    /// `None` before a spare one is used, and once the pool is closed.
-    reader: Option<Reader>,
+    /// `None` before it is used, when it was idle for long, and once the pool is closed.
+    open: Option<Box<Open>>,
     snapshot: Option<KeptSnapshot>,
+}
+
+/// A connection, with what others may see of it.
+struct Open {
+    reader: Reader,
+    watch: Arc<Watch>,
 }
 
 /// The read transaction that is open on a connection.
@@ -76,26 +84,34 @@ struct KeptSnapshot {
     renewals: u64,
 }
 
+#[derive(Default)]
 struct Slot {
     seat: Mutex<Seat>,
-    /// Set with the reader.
-    watch: OnceLock<Arc<Watch>>,
+    /// That of the seat's connection, also while that is in use.
+    watch: Mutex<Option<Arc<Watch>>>,
+    is_open: AtomicBool,
     counts: Counts,
 }
 
 impl Slot {
-    fn new(reader: Option<Reader>, clock: &Arc<dyn Clock>) -> Slot {
-        let watch = OnceLock::new();
-        if let Some(reader) = &reader {
-            let revoker = reader.connection.revoker();
-            watch.get_or_init(|| Arc::new(Watch::new(revoker, Arc::clone(clock))));
-        }
-        let seat = Seat { reader, snapshot: None };
-        Slot { seat: Mutex::new(seat), watch, counts: Counts::default() }
+    fn is_overdue(&self, now: Duration, limit: Duration) -> bool {
+        self.watch().is_some_and(|watch| watch.is_overdue(now, limit))
     }
 
-    fn is_overdue(&self, now: Duration, limit: Duration) -> bool {
-        self.watch.get().is_some_and(|watch| watch.is_overdue(now, limit))
+    fn watch(&self) -> Option<Arc<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_watch(&self, watch: Option<Arc<Watch>>) {
+        self.is_open.store(watch.is_some(), Ordering::Relaxed);
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    /// Closes its connection.
+    fn close(&self, seat: &mut Seat) {
+        seat.end_snapshot();
+        self.set_watch(None);
+        seat.open = None;
     }
 }
 
@@ -130,6 +146,7 @@ pub(crate) struct Readers {
     clock: Arc<dyn Clock>,
     slow: SlowLog,
     progress: Arc<Progress>,
+    awake: Arc<Awake>,
     /// Connections in the hands of reads that wait for another one.
     waiting: Mutex<usize>,
     freed: Condvar,
@@ -137,21 +154,20 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Those of `readers`; each that is `None` is opened when it is used.
+    /// As many as the option says; each is opened when it is used.
     pub(crate) fn new(
-        readers: Vec<Option<Reader>>,
         open: OpenReader,
         database: DatabaseId,
         keep_snapshots: bool,
         options: &Options,
         progress: Arc<Progress>,
+        awake: Arc<Awake>,
         slow: SlowLog,
     ) -> Readers {
-        let ordinary = readers.len();
-        let others = (0..ordinary * SPARES + 1).map(|_| None);
-        let slots = readers.into_iter().chain(others);
+        let ordinary = options.readers;
+        let slots = ordinary + ordinary * SPARES + 1;
         Readers {
-            slots: slots.map(|reader| Slot::new(reader, &options.clock)).collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
             ordinary,
             open,
             closed: AtomicBool::new(false),
@@ -162,10 +178,20 @@ impl Readers {
             clock: Arc::clone(&options.clock),
             slow,
             progress,
+            awake,
             waiting: Mutex::new(0),
             freed: Condvar::new(),
             waiters: AtomicUsize::new(0),
         }
+    }
+
+    /// Opens the first connection before it is used.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub(crate) fn open_first(&self) -> Result<()> {
+        let slot = &self.slots[0];
+        slot.seat.lock().unwrap_or_else(PoisonError::into_inner).open(self, slot)
     }
 
     /// Runs `body` of `caller` in a read transaction on this thread, for no longer than the option
@@ -248,8 +274,7 @@ impl Readers {
 
     /// The read that has been going on for longest.
     fn longest(&self) -> Option<Activity> {
-        let watches = self.slots.iter().filter_map(|slot| slot.watch.get());
-        longest(watches, self.progress.exposed(), self.clock.now())
+        longest(&self.watches(), self.progress.exposed(), self.clock.now())
     }
 
     /// Ordinary connections held by reads that the thread is inside of. The writer's thread has the
@@ -264,8 +289,13 @@ impl Readers {
         if let Some(turn) = reserve.and_then(|slot| self.try_slot(slot)) {
             return Some(turn);
         }
-        let first = preferred_slot();
-        (0..ordinary.len()).find_map(|i| self.try_slot(&ordinary[(first + i) % ordinary.len()]))
+        let first = preferred_slot() % ordinary.len();
+        let (before, from) = ordinary.split_at(first);
+        let in_turn = || from.iter().chain(before);
+        let is_open = |slot: &&Slot| slot.is_open.load(Ordering::Relaxed);
+        // No more are opened than are used at once.
+        let open = in_turn().filter(is_open).find_map(|slot| self.try_slot(slot));
+        open.or_else(|| in_turn().find_map(|slot| self.try_slot(slot)))
     }
 
     /// A spare connection, if there are reads that have overrun their time, and fewer spare ones in
@@ -294,11 +324,7 @@ impl Readers {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for slot in &self.slots {
-            let mut seat = slot.seat.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(watch) = slot.watch.get() {
-                seat.end_snapshot(watch);
-            }
-            seat.reader = None;
+            slot.close(&mut slot.seat.lock().unwrap_or_else(PoisonError::into_inner));
         }
         self.wake_waiters();
     }
@@ -311,10 +337,12 @@ impl SnapshotHolder for Readers {
         let (exposed, now) = (self.progress.exposed(), self.clock.now());
         let mut oldest = None;
         for slot in &self.slots {
-            let Some(watch) = slot.watch.get() else { continue };
             match slot.seat.try_lock() {
-                Ok(mut seat) => seat.end_snapshot(watch),
-                Err(_) => oldest = oldest.max(watch.outdated_for(exposed, now)),
+                Ok(mut seat) => seat.end_snapshot(),
+                Err(_) => {
+                    let outdated = slot.watch().and_then(|it| it.outdated_for(exposed, now));
+                    oldest = oldest.max(outdated);
+                }
             }
         }
         // A waiting read may have found this seat taken.
@@ -327,7 +355,26 @@ impl SnapshotHolder for Readers {
     }
 
     fn watches(&self) -> Vec<Arc<Watch>> {
-        self.slots.iter().filter_map(|slot| slot.watch.get().cloned()).collect()
+        self.slots.iter().filter_map(Slot::watch).collect()
+    }
+
+    fn uses(&self) -> u64 {
+        self.counts().0
+    }
+
+    /// Where other processes share the file, connections stay: when one of those deletes the WAL,
+    /// only what has it open can read it out.
+    fn close_idle(&self) {
+        if !self.keep_snapshots {
+            return;
+        }
+        for slot in &self.slots {
+            if let Ok(mut seat) = slot.seat.try_lock() {
+                slot.close(&mut seat);
+            }
+        }
+        // A waiting read may have found a seat taken.
+        self.wake_waiters();
     }
 
     fn wake_waiters(&self) {
@@ -339,28 +386,25 @@ impl SnapshotHolder for Readers {
 }
 
 impl Seat {
-    /// The watch of the slot, whose connection is opened now if it is not.
-    fn watch<'s>(&mut self, readers: &Readers, slot: &'s Slot) -> Result<&'s Arc<Watch>> {
+    /// Makes sure that a connection is open.
+    fn open(&mut self, readers: &Readers, slot: &Slot) -> Result<()> {
         if readers.closed.load(Ordering::Acquire) {
             return Err(Error::closed());
         }
-        if self.reader.is_none() {
-            self.reader = Some((readers.open)()?);
+        if self.open.is_none() {
+            let reader = (readers.open)()?;
+            let revoker = reader.connection.revoker();
+            let watch = Arc::new(Watch::new(revoker, Arc::clone(&readers.clock)));
+            slot.set_watch(Some(Arc::clone(&watch)));
+            self.open = Some(Box::new(Open { reader, watch }));
         }
-        let reader = self.reader.as_ref().ok_or_else(Error::closed)?;
-        let revoker = reader.connection.revoker();
-        let new = || Arc::new(Watch::new(revoker, Arc::clone(&readers.clock)));
-        Ok(slot.watch.get_or_init(new))
+        Ok(())
     }
 
-    /// Makes sure that a read transaction is open whose snapshot contains everything committed.
-    fn start(
-        &mut self,
-        readers: &Readers,
-        slot: &Slot,
-        watch: &Watch,
-        now: Duration,
-    ) -> Result<()> {
+    /// Makes sure that a connection is open, and on it a read transaction whose snapshot contains
+    /// everything committed.
+    fn start(&mut self, readers: &Readers, slot: &Slot, now: Duration) -> Result<()> {
+        self.open(readers, slot)?;
         let renewals = readers.renewals.load(Ordering::Acquire);
         let current = KeptSnapshot { committed: readers.progress.committed(), renewals };
         let is_latest =
@@ -371,18 +415,19 @@ impl Seat {
         }
         let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
         assert!(is_newer, "a later read sees no earlier state");
-        self.end_snapshot(watch);
-        self.reader.as_ref().ok_or_else(Error::closed)?.connection.begin_read()?;
-        self.snapshot = Some(current);
+        self.end_snapshot();
+        let Open { reader, watch } = self.open.as_deref().ok_or_else(Error::closed)?;
+        reader.connection.begin_read()?;
         watch.take_snapshot(current.committed, now);
+        self.snapshot = Some(current);
         Ok(())
     }
 
-    fn end_snapshot(&mut self, watch: &Watch) {
-        let (Some(_), Some(reader)) = (self.snapshot.take(), &self.reader) else { return };
+    fn end_snapshot(&mut self) {
+        let (Some(_), Some(open)) = (self.snapshot.take(), &self.open) else { return };
         // Fails only on a broken connection, whose next statement reports it.
-        let _ = reader.connection.rollback();
-        watch.end_snapshot();
+        let _ = open.reader.connection.rollback();
+        open.watch.end_snapshot();
     }
 }
 
@@ -408,13 +453,13 @@ impl Turn<'_> {
             None => (readers.time_limit, "option read_time_limit"),
         };
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
-        let watch = seat.watch(readers, slot)?;
         let now = readers.clock.now();
-        seat.start(readers, slot, watch, now)?;
+        seat.start(readers, slot, now)?;
+        let Open { reader, watch } = seat.open.as_deref().ok_or_else(Error::closed)?;
         watch.trace().begin(caller);
         watch.begin(now);
+        readers.awake.note();
         let attached = work::attach(watch);
-        let reader = seat.reader.as_ref().ok_or_else(Error::closed)?;
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
         let tx = ReadTx::new(&reader.connection, watch.trace());
@@ -454,6 +499,8 @@ impl Drop for Turn<'_> {
         if let Some(mut seat) = self.seat.take() {
             self.leave(&mut seat);
         }
+        // The watchdog may have left, and not closed a connection that was in use.
+        self.readers.awake.note();
         if self.readers.waiters.load(Ordering::SeqCst) > 0 {
             drop(self.readers.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             self.readers.freed.notify_one();
@@ -464,19 +511,18 @@ impl Drop for Turn<'_> {
 impl Turn<'_> {
     /// Leaves the connection as the next read expects it, after a panic, too.
     fn leave(&self, seat: &mut Seat) {
-        let Some(watch) = self.slot.watch.get() else { return };
+        let Some(Open { reader, watch }) = seat.open.as_deref_mut() else { return };
         let is_revoked = watch.end();
-        let Some(reader) = &mut seat.reader else { return };
         reader.deadline.clear();
         // An I/O error ends the transaction of a read as well as that of a write.
         let is_over = !reader.connection.is_in_transaction();
         if is_revoked {
             // Fails only on a broken connection, whose next statement reports it.
             let _ = reader.connection.restore_after_revocation();
-            seat.end_snapshot(watch);
+            seat.end_snapshot();
         }
         if !self.readers.keep_snapshots || is_over || std::thread::panicking() {
-            seat.end_snapshot(watch);
+            seat.end_snapshot();
         }
     }
 }

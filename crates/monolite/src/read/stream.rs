@@ -125,7 +125,6 @@ impl<T: Send + 'static> RowStream<T> {
         if side.database.is_inside(Place::Write) {
             return Poll::Ready(Err(inside_a_write()));
         }
-        side.threads.start_once()?;
         let bind = |body: Body| {
             let side = Arc::clone(side);
             move || body(&side)

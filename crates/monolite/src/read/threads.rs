@@ -1,18 +1,18 @@
 //! Owns the threads that run awaited work.
 //!
 //! # Algorithm
-//! There is a thread for each reader connection, as many others for the statements of interactive
-//! transactions, and as many for streams, from the first one on. One whose work has overrun the
-//! time of a read, or is not wanted any more, may be in the middle of a closure that sleeps, and
-//! cannot be ended. It is *lost*, and another one is started in its place; when its work ends, it
-//! ends, too. So work that hangs takes no thread from the others, until as many are lost as there
-//! may be.
+//! There may be a thread for each reader connection, as many others for the statements of
+//! interactive transactions, and as many for streams. Work that finds none asleep starts one, and
+//! one without work ends after a while ([`crate::threads`]). One whose work has overrun the time of
+//! a read, or is not wanted any more, may be in the middle of a closure that sleeps, and cannot be
+//! ended. It is *lost*, and another one is started in its place; when its work ends, it ends, too.
+//! So work that hangs takes no thread from the others, until as many are lost as there may be.
 //!
 //! Work that has waited for a thread longer than a read may take is refused: behind much that hangs
 //! it would wait for all of it, one limit after another.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::call::queue::Taken;
 use crate::call::work::{JobQueue, LONG_AGO};
 use crate::clock::{Clock, nanos};
 use crate::error::{Error, ErrorKind, Result};
-use crate::threads::spawn;
+use crate::threads::{linger, spawn};
 
 /// Lost threads that are replaced, for each reader: beyond that, something is wrong that more
 /// threads do not mend.
@@ -32,7 +32,23 @@ const REPLACED: usize = 4;
 struct Worker {
     /// When its work began, in nanoseconds of the clock; 0 while it has none.
     busy_since: Arc<AtomicU64>,
-    is_lost: AtomicBool,
+    /// One of the following.
+    state: AtomicU8,
+}
+
+/// It takes work from the queue, which counts it.
+const SERVES: u8 = 0;
+
+/// Another one takes its place; it ends with its work.
+const LOST: u8 = 1;
+
+/// It was lost, or found no work, and ends.
+const GONE: u8 = 2;
+
+impl Worker {
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 #[derive(Default)]
@@ -41,6 +57,8 @@ struct Workers {
     /// Those of `all` that are waited for, which are not there any more.
     ending: Vec<ThreadId>,
     number: usize,
+    /// All ended, and none may follow.
+    is_joined: bool,
 }
 
 /// What a set of threads runs.
@@ -79,37 +97,43 @@ impl ReadThreads {
         capacity: usize,
         patience: Duration,
         clock: Arc<dyn Clock>,
-    ) -> ReadThreads {
+    ) -> Arc<ReadThreads> {
         let (queue, workers) = (JobQueue::new(capacity), Mutex::default());
-        ReadThreads { work, queue, workers, count, patience, clock }
+        let threads = ReadThreads { work, queue, workers, count, patience, clock };
+        let threads = Arc::new(threads);
+        let started = Arc::downgrade(&threads);
+        threads.queue.has_consumers_started(count, move || {
+            started.upgrade().iter().for_each(ReadThreads::add_one);
+        });
+        threads
     }
 
     fn workers(&self) -> MutexGuard<'_, Workers> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads.
-    ///
-    /// # Errors
-    /// `Storage` when the system has no thread to give.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
+    /// Starts a thread for work that found none. If the system has none to give, and there is no
+    /// other, the work is refused.
+    fn add_one(self: &Arc<Self>) {
         let mut workers = self.workers();
-        (0..self.count).try_for_each(|_| self.start_one(&mut workers))
+        let Err(error) = self.start_one(&mut workers) else { return };
+        drop(workers);
+        self.lack_one(&error);
     }
 
-    /// Starts the threads, unless that was done before.
-    ///
-    /// # Errors
-    /// As [`ReadThreads::start`].
-    pub(crate) fn start_once(self: &Arc<Self>) -> Result<()> {
-        let mut workers = self.workers();
-        if workers.number >= self.count {
-            return Ok(());
+    /// The queue counts a thread that is not there, because of `error`.
+    fn lack_one(&self, error: &Error) {
+        if !self.queue.lacks_consumer() {
+            self.queue.drain().into_iter().for_each(|job| job.refuse(error.repeated()));
         }
-        (workers.number..self.count).try_for_each(|_| self.start_one(&mut workers))
     }
 
     fn start_one(self: &Arc<Self>, workers: &mut Workers) -> Result<()> {
+        if workers.is_joined {
+            return Err(Error::closed());
+        }
+        // Those that have ended for lack of work.
+        workers.all.retain(|(_, handle)| !handle.is_finished());
         let (worker, pool) = (Arc::<Worker>::default(), Arc::clone(self));
         let name = self.work.thread_name(workers.number);
         let own = Arc::clone(&worker);
@@ -121,7 +145,12 @@ impl ReadThreads {
 
     fn serve(&self, worker: &Worker) {
         let mut jobs = VecDeque::new();
-        while self.queue.take(1, &mut jobs, None) != Taken::Closed {
+        loop {
+            match self.queue.take(1, &mut jobs, Some(linger())) {
+                Taken::Closed => return,
+                Taken::TimedOut if self.leaves(worker) => return,
+                _ => {}
+            }
             for job in jobs.drain(..) {
                 if job.queued().elapsed() > self.patience {
                     job.refuse(not_served(self.work, self.patience));
@@ -133,32 +162,58 @@ impl ReadThreads {
                 job.run(&worker.busy_since);
                 worker.busy_since.store(0, Ordering::Release);
             }
-            if worker.is_lost.load(Ordering::Acquire) {
+            if worker.change(LOST, GONE) {
                 return;
             }
         }
+    }
+
+    /// Whether a thread that has found no work ends. One that was lost is not counted any more;
+    /// what is about to leave cannot be lost.
+    fn leaves(&self, worker: &Worker) -> bool {
+        if worker.change(LOST, GONE) {
+            return true;
+        }
+        if !worker.change(SERVES, GONE) {
+            return false;
+        }
+        let leaves = self.queue.leave();
+        if !leaves {
+            worker.state.store(SERVES, Ordering::Release);
+        }
+        leaves
     }
 
     /// Replaces the threads whose work has been going on since before `began_by`, or is not wanted
     /// any more.
     pub(crate) fn replace_lost(self: &Arc<Self>, began_by: Duration) {
         let mut workers = self.workers();
-        workers.all.retain(|(_, handle)| !handle.is_finished());
         let is_new = |worker: &&Arc<Worker>| {
             let since = worker.busy_since.load(Ordering::Acquire);
             let is_late = since == LONG_AGO || since <= nanos(began_by);
-            since != 0 && is_late && !worker.is_lost.load(Ordering::Acquire)
+            since != 0 && is_late && worker.state.load(Ordering::Acquire) == SERVES
         };
         let lost: Vec<_> =
             workers.all.iter().map(|(worker, _)| worker).filter(is_new).cloned().collect();
         for worker in lost {
-            // At a close, some of the others have ended by now.
-            let replaced = workers.all.len().saturating_sub(self.count);
-            // Without a thread to spare it stays as it is, and is looked at again.
-            if replaced >= REPLACED * self.count || self.start_one(&mut workers).is_err() {
+            let is_lost = |(worker, handle): &&(Arc<Worker>, JoinHandle<()>)| {
+                worker.state.load(Ordering::Acquire) != SERVES && !handle.is_finished()
+            };
+            let replaced = workers.all.iter().filter(is_lost).count();
+            // Before another one is there: it may end its work meanwhile, and both would serve.
+            if replaced >= REPLACED * self.count {
                 return;
             }
-            worker.is_lost.store(true, Ordering::Release);
+            if !worker.change(SERVES, LOST) {
+                continue;
+            }
+            let Err(error) = self.start_one(&mut workers) else { continue };
+            // Without a thread to spare it stays as it was, and is looked at again.
+            if !worker.change(LOST, SERVES) {
+                drop(workers);
+                self.lack_one(&error);
+            }
+            return;
         }
     }
 
@@ -177,11 +232,15 @@ impl ReadThreads {
     /// Waits for their end, after [`ReadThreads::close`]; whether none of them panicked.
     pub(crate) fn join(&self) -> bool {
         let mut workers = self.workers();
+        workers.is_joined = true;
         let all = std::mem::take(&mut workers.all);
         // One of them may ask whether it is, and would wait for this.
         workers.ending.extend(all.iter().map(|(_, handle)| handle.thread().id()));
         drop(workers);
-        all.into_iter().map(|(_, handle)| handle.join()).all(|end| end.is_ok())
+        let have_ended = all.into_iter().map(|(_, handle)| handle.join()).all(|end| end.is_ok());
+        // Of one whose thread came too late.
+        drop(self.queue.drain());
+        have_ended
     }
 }
 
@@ -206,6 +265,7 @@ mod tests {
     use super::*;
     use crate::call::work::Job;
     use crate::clock::{self, Stopwatch, SystemClock};
+    use crate::threads::shortage;
 
     struct Task<F>(F, Stopwatch, mpsc::Sender<ErrorKind>);
 
@@ -229,9 +289,7 @@ mod tests {
 
     fn some(count: usize, patience: Duration) -> Arc<ReadThreads> {
         let clock = Arc::<SystemClock>::default();
-        let threads = Arc::new(ReadThreads::new(WorkKind::Reads, count, 8, patience, clock));
-        threads.start().unwrap();
-        threads
+        ReadThreads::new(WorkKind::Reads, count, 8, patience, clock)
     }
 
     #[test]
@@ -247,9 +305,6 @@ mod tests {
             thread::yield_now();
         }
         threads.close();
-        while threads.workers().all.iter().filter(|(_, it)| it.is_finished()).count() < 2 {
-            thread::yield_now();
-        }
         threads.replace_lost(Duration::MAX);
         drop(lets_go);
         assert!(threads.join());
@@ -271,6 +326,51 @@ mod tests {
         threads.close();
         assert!(threads.join());
         assert!(told.recv().unwrap());
+    }
+
+    /// Waits until no thread is left, and sees that none has panicked.
+    fn all_leave(threads: &ReadThreads) {
+        while threads.queue.is_attended() {
+            thread::yield_now();
+        }
+        threads.close();
+        assert!(threads.join());
+    }
+
+    #[test]
+    fn a_thread_that_ends_its_work_while_it_is_lost_is_counted_once() {
+        for _ in 0..20 {
+            let threads = threads(Duration::from_secs(60));
+            for _ in 0..50 {
+                let task = || (0..50).for_each(|_| thread::yield_now());
+                let task = Task(task, Stopwatch::start(), mpsc::channel().0);
+                assert!(threads.queue.enter(Box::new(task)).is_ok());
+                while !threads.queue.is_empty() {
+                    thread::yield_now();
+                }
+                threads.replace_lost(Duration::MAX);
+            }
+            all_leave(&threads);
+        }
+    }
+
+    #[test]
+    fn a_thread_in_whose_place_none_can_be_had_goes_on() {
+        let threads = threads(Duration::from_secs(60));
+        for _ in 0..2 {
+            let (lets_go, may_go) = mpsc::channel::<()>();
+            let task = move || _ = may_go.recv();
+            let task = Task(task, Stopwatch::start(), mpsc::channel().0);
+            assert!(threads.queue.enter(Box::new(task)).is_ok());
+            while !threads.queue.is_empty() {
+                thread::yield_now();
+            }
+            shortage::after(0);
+            threads.replace_lost(Duration::MAX);
+            shortage::after(usize::MAX);
+            drop(lets_go);
+        }
+        all_leave(&threads);
     }
 
     #[test]

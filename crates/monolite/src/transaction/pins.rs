@@ -143,14 +143,17 @@ impl Pins {
         drop(self.latest().take());
     }
 
-    /// Closes the connections that have no snapshot, and refuses new ones.
-    pub(crate) fn close(&self) {
+    /// Closes the connections that have no snapshot any more.
+    pub(crate) fn close_idle(&self) {
         self.release();
-        let mut connections = self.vacant.connections();
-        connections.is_closed = true;
-        let idle = std::mem::take(&mut connections.idle);
-        drop(connections);
+        let idle = std::mem::take(&mut self.vacant.connections().idle);
         drop(idle);
+    }
+
+    /// As [`Pins::close_idle`], and refuses new ones.
+    pub(crate) fn close(&self) {
+        self.vacant.connections().is_closed = true;
+        self.close_idle();
     }
 }
 

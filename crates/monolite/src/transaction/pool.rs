@@ -44,6 +44,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder;
 use crate::read::readers::{OpenReader, Reader};
+use crate::threads::Awake;
 use crate::tx::Tx;
 
 /// Time that the statements of a transaction take together, from which on it is a long one: to
@@ -130,6 +131,8 @@ struct PoolState {
     /// One for each connection that is open.
     watches: Vec<Arc<Watch>>,
     opening: usize,
+    /// How often one was taken.
+    taken: u64,
     /// Connections that are being closed, outside of the lock.
     closing: usize,
     next: u64,
@@ -193,6 +196,7 @@ pub(crate) struct Pool {
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
     changes: Arc<WalControl>,
+    awake: Arc<Awake>,
     slow: SlowLog,
 }
 
@@ -210,6 +214,7 @@ impl Pool {
         options: &Options,
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
+        awake: Arc<Awake>,
         slow: SlowLog,
     ) -> Pool {
         let (state, freed) = (Mutex::default(), Condvar::new());
@@ -225,6 +230,7 @@ impl Pool {
             clock,
             progress,
             changes,
+            awake,
             slow,
         }
     }
@@ -252,6 +258,7 @@ impl Pool {
     ) -> Result<HeldConnection<'_>> {
         let now = self.clock.now();
         let mut state = self.state();
+        state.taken += 1;
         if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
             drop(state);
             let (connection, rested) = (waiting.connection, now.saturating_sub(waiting.since));
@@ -365,6 +372,7 @@ impl Pool {
         }
         connection.watch().trace().begin(caller);
         connection.watch().begin(now);
+        self.awake.note();
         Ok(held)
     }
 
@@ -421,6 +429,8 @@ impl Pool {
             state.vacant.push(connection);
         }
         self.signal(state);
+        // Who closes it when it is not used any more may have left.
+        self.awake.note();
     }
 
     fn rested(&self, now: Duration, age: Duration) -> Option<Box<PooledConnection>> {
@@ -528,6 +538,26 @@ impl SnapshotHolder for Pool {
 
     /// They look by themselves, every [`LOOK`].
     fn wake_waiters(&self) {}
+
+    fn uses(&self) -> u64 {
+        self.state().taken
+    }
+
+    fn close_idle(&self) {
+        let mut state = self.state();
+        let vacant = std::mem::take(&mut state.vacant);
+        let is_vacant = |watch: &Arc<Watch>| vacant.iter().any(|it| Arc::ptr_eq(watch, it.watch()));
+        state.watches.retain(|watch| !is_vacant(watch));
+        state.closing += vacant.len();
+        drop(state);
+        let closed = vacant.len();
+        drop(vacant);
+        self.pins.close_idle();
+        let mut state = self.state();
+        assert!(state.closing >= closed, "a connection that is being closed is counted");
+        state.closing -= closed;
+        self.signal(state);
+    }
 }
 
 fn none_free(most: usize, limit: Duration, longest: Option<Activity>) -> Error {

@@ -1,9 +1,11 @@
 //! Owns the threads and connections on which untrusted queries run. Nothing else uses them.
 //!
 //! # Algorithm
-//! 1. The first query starts the threads: a few that run queries, each with a connection of its
-//!    own, and one that watches the time.
-//! 2. A query is let in when a thread is free, and refused with `Overloaded` otherwise.
+//! 1. A few threads run queries, each with a connection of its own, and one watches the time. A
+//!    query starts those that it lacks; one that has no work ends after a while
+//!    ([`crate::threads`]).
+//! 2. A query is let in while fewer run than there may be threads, and refused with `Overloaded`
+//!    otherwise.
 //! 3. Its thread reads the newest schema, and prepares the statement outside of any transaction:
 //!    the planner can take long, and must not keep a snapshot meanwhile.
 //! 4. The first step takes the snapshot. From then on the query can be revoked as any reader
@@ -12,7 +14,8 @@
 //!    answered. A call of SQLite that does not return keeps its thread, and nothing else.
 //!
 //! # Invariants
-//! - A thread has one query at most, and there are as many queries as threads at most.
+//! - A thread has one query at most, and there are as many queries as threads at most: a thread
+//!   leaves under the lock under which queries come.
 //! - A query whose caller was answered takes no step any more once SQLite returns.
 
 use std::collections::VecDeque;
@@ -25,7 +28,7 @@ use std::time::Duration;
 
 use monolite_sqlite::rusqlite::types::{Value, ValueRef};
 use monolite_sqlite::rusqlite::{self, Statement};
-use monolite_sqlite::{Budget, Connection, QUERY_INSTRUCTIONS, accept_untrusted};
+use monolite_sqlite::{Budget, Connection, QUERY_INSTRUCTIONS, accept_untrusted, trim_memory};
 
 use super::{UntrustedLimits, UntrustedRows};
 use crate::activity::{Caller, Statements};
@@ -39,7 +42,7 @@ use crate::parameters::{Bind as _, Parameters};
 use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder;
 use crate::read::readers::{OpenReader, Reader};
-use crate::threads::spawn;
+use crate::threads::{linger, spawn};
 use crate::tx::collation_panicked;
 
 /// A query and what it may take.
@@ -108,6 +111,10 @@ struct RoomState {
     /// Queries that are entered or run.
     running: Vec<Arc<Entered>>,
     threads: Vec<JoinHandle<()>>,
+    /// Threads that run queries, and have not left.
+    serving: usize,
+    /// Whether one watches the time, and has not left.
+    is_timed: bool,
     is_closed: bool,
 }
 
@@ -152,6 +159,10 @@ impl UntrustedRoom {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_watches(&self) -> MutexGuard<'_, Vec<Arc<Watch>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets a query in.
     ///
     /// # Errors
@@ -166,7 +177,7 @@ impl UntrustedRoom {
         if state.running.len() >= self.count {
             return Err(all_busy(self.count));
         }
-        self.start_threads(&mut state)?;
+        self.start_what_lacks(&mut state)?;
         let entered = Arc::new(Entered {
             deadline: Patience::of(query.limits.time),
             query,
@@ -175,7 +186,7 @@ impl UntrustedRoom {
             watch: Mutex::default(),
         });
         state.running.push(Arc::clone(&entered));
-        assert!(state.entered.len() < state.running.len(), "a query is taken by one thread");
+        assert!(state.running.len() <= state.serving, "each query has a thread");
         state.entered.push_back(Arc::clone(&entered));
         drop(state);
         self.came.notify_one();
@@ -183,33 +194,36 @@ impl UntrustedRoom {
         Ok(Ticket(entered))
     }
 
-    fn start_threads(self: &Arc<Self>, state: &mut RoomState) -> Result<()> {
-        while state.threads.len() <= self.count {
+    /// Starts the threads that one more query needs.
+    fn start_what_lacks(self: &Arc<Self>, state: &mut RoomState) -> Result<()> {
+        state.threads.retain(|thread| !thread.is_finished());
+        if !state.is_timed {
             let room = Arc::clone(self);
-            let number = state.threads.len();
-            let thread = if number == 0 {
-                spawn("monolite-untrusted-time", move || room.watch_time())
-            } else {
-                spawn(&format!("monolite-untrusted-{number}"), move || room.serve())
-            };
-            state.threads.push(thread?);
+            state.threads.push(spawn("monolite-untrusted-time", move || room.watch_time())?);
+            state.is_timed = true;
+        }
+        if state.serving == state.running.len() {
+            let (room, name) = (Arc::clone(self), format!("monolite-untrusted-{}", state.serving));
+            state.threads.push(spawn(&name, move || room.serve())?);
+            state.serving += 1;
         }
         Ok(())
     }
 
-    /// Ends each query at its deadline.
+    /// Ends each query at its deadline, until there have been none for a while.
     fn watch_time(&self) {
         let _inside = Inside::enter(self.database, Place::Write);
         let mut state = self.state();
         while !state.is_closed {
             let waiting = state.running.iter().filter(|query| !query.is_over());
-            let Some(left) = waiting.map(|query| query.deadline.left()).min() else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            if !left.is_zero() {
-                let waited = self.changed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let left = waiting.map(|query| query.deadline.left()).min();
+            if left != Some(Duration::ZERO) {
+                let waited = self.changed.wait_timeout(state, left.unwrap_or_else(linger));
+                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                if timeout.timed_out() && state.running.is_empty() {
+                    break;
+                }
                 continue;
             }
             let is_late = |query: &&Arc<Entered>| query.deadline.left().is_zero();
@@ -220,23 +234,28 @@ impl UntrustedRoom {
             }
             state = self.state();
         }
+        state.is_timed = false;
     }
 
-    /// Runs queries until the room is closed.
+    /// Runs queries until the room is closed, or there have been none for a while.
     fn serve(&self) {
         // A close waits for this thread: a waker or a function that closes is refused.
         let _inside = Inside::enter(self.database, Place::Write);
         let mut seat = None;
         let mut state = self.state();
+        let mut is_late = false;
         loop {
             let Some(entered) = state.entered.pop_front() else {
-                if state.is_closed {
-                    return;
+                if state.is_closed || is_late {
+                    break;
                 }
-                state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+                let waited = self.came.wait_timeout(state, linger());
+                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                (state, is_late) = (woken, timeout.timed_out());
                 continue;
             };
             drop(state);
+            is_late = false;
             let outcome = self.answer(&mut seat, &entered);
             state = self.state();
             // Before its caller is answered, who may have the next query.
@@ -247,6 +266,14 @@ impl UntrustedRoom {
             entered.caller.deliver(outcome);
             state = self.state();
         }
+        assert!(state.serving > state.running.len(), "a thread without a query leaves");
+        state.serving -= 1;
+        drop(state);
+        if let Some(Seat { watch, .. }) = &seat {
+            self.lock_watches().retain(|other| !Arc::ptr_eq(other, watch));
+        }
+        drop(seat);
+        trim_memory();
     }
 
     fn answer(&self, seat: &mut Option<Seat>, entered: &Entered) -> Outcome<UntrustedRows, Error> {
@@ -270,7 +297,7 @@ impl UntrustedRoom {
     fn sit_down(&self) -> Result<Seat> {
         let reader = (self.open)()?;
         let watch = Arc::new(Watch::new(reader.connection.revoker(), Arc::clone(&self.clock)));
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&watch));
+        self.lock_watches().push(Arc::clone(&watch));
         Ok(Seat { reader, watch })
     }
 
@@ -306,6 +333,12 @@ impl UntrustedRoom {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_attended(&self) -> bool {
+        let state = self.state();
+        state.serving > 0 || state.is_timed
+    }
+
     /// Whether a query was ended, and its thread has not come back.
     pub(crate) fn is_stuck(&self) -> bool {
         self.state().running.iter().any(|query| query.is_over())
@@ -320,7 +353,7 @@ impl SnapshotHolder for UntrustedRoom {
     }
 
     fn watches(&self) -> Vec<Arc<Watch>> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock_watches().clone()
     }
 
     /// The room ends its queries by itself.

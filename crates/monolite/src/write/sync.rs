@@ -29,6 +29,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::WalPosition;
 
 use crate::activity::slow::SlowTransaction;
+use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -36,6 +37,7 @@ use crate::files::wal::WalFile;
 use crate::options::Durability;
 use crate::progress::{BatchNumber, Observers, Progress};
 use crate::stats::Recorder;
+use crate::threads::{Starter, Work, linger};
 use crate::write::answers::{Answers, CommittedBatch};
 
 /// How often the files are looked at where nothing is synced.
@@ -44,14 +46,18 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Default)]
 struct HandoverState {
     batches: VecDeque<CommittedBatch>,
+    /// Whether a thread was started, and has not left.
+    is_attended: bool,
     closed: bool,
 }
 
-/// Where the writer leaves committed batches for the sync thread.
+/// Where the writer leaves committed batches for the sync thread, which it starts if there is
+/// none.
 #[derive(Default)]
 pub(crate) struct Handover {
     state: Mutex<HandoverState>,
     arrived: Condvar,
+    pub(crate) starter: Starter,
 }
 
 impl Handover {
@@ -59,9 +65,21 @@ impl Handover {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, batch: CommittedBatch) {
-        self.state().batches.push_back(batch);
-        self.arrived.notify_one();
+    /// Gives back what is left here where no thread can be had.
+    fn push(&self, batch: CommittedBatch) -> Option<VecDeque<CommittedBatch>> {
+        let mut state = self.state();
+        state.batches.push_back(batch);
+        if state.is_attended || !self.starter.is_set() {
+            drop(state);
+            self.arrived.notify_one();
+            return None;
+        }
+        state.is_attended = true;
+        drop(state);
+        self.starter.start().err()?;
+        let mut state = self.state();
+        state.is_attended = false;
+        Some(std::mem::take(&mut state.batches))
     }
 
     /// Lets the sync thread end once everything is answered.
@@ -70,15 +88,37 @@ impl Handover {
         self.arrived.notify_one();
     }
 
+    /// All batches there are; `None` when it is closed, or there have been none for a while, and
+    /// the thread leaves.
     fn take_all(&self) -> Option<VecDeque<CommittedBatch>> {
         let mut state = self.state();
+        let mut is_late = false;
         while state.batches.is_empty() {
-            if state.closed {
+            if state.closed || is_late {
+                state.is_attended = false;
                 return None;
             }
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.arrived.wait_timeout(state, linger());
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            (state, is_late) = (woken, timeout.timed_out());
         }
         Some(std::mem::take(&mut state.batches))
+    }
+}
+
+/// What `monolite-sync` does.
+pub(crate) struct Syncing {
+    pub(crate) database: DatabaseId,
+    pub(crate) syncer: Arc<Syncer>,
+}
+
+impl Work for Syncing {
+    const THREAD: &'static str = "monolite-sync";
+
+    fn run(self) -> Syncing {
+        let _inside = Inside::enter(self.database, Place::Write);
+        self.syncer.run();
+        self
     }
 }
 
@@ -98,15 +138,19 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Runs until the handover is closed and empty. A defect, of an observer, too, that panics
-    /// here poisons the database: those who are being answered get `CommitUnknown`, and all others
-    /// are answered as after any poisoning.
+    /// Runs until the handover is closed and empty, or has been empty for a while.
     pub(crate) fn run(&self) {
         while let Some(batches) = self.handover.take_all() {
-            let answered = catch_unwind(AssertUnwindSafe(|| self.answer(batches)));
-            if answered.is_err() {
-                self.poison("of a defect in the thread that syncs (it panicked)".into());
-            }
+            self.answer_safely(batches);
+        }
+    }
+
+    /// A defect, of an observer, too, that panics here poisons the database: those who are being
+    /// answered get `CommitUnknown`, and all others are answered as after any poisoning.
+    fn answer_safely(&self, batches: VecDeque<CommittedBatch>) {
+        let answered = catch_unwind(AssertUnwindSafe(|| self.answer(batches)));
+        if answered.is_err() {
+            self.poison("of a defect in the thread that syncs (it panicked)".into());
         }
     }
 
@@ -128,8 +172,8 @@ impl Syncer {
         if is_alone {
             let is_durable = self.sync_up_to(batch.number, batch.position);
             self.give(batch, is_durable);
-        } else {
-            self.handover.push(batch);
+        } else if let Some(batches) = self.handover.push(batch) {
+            self.answer_safely(batches);
         }
     }
 

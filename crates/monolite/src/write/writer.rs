@@ -209,6 +209,12 @@ impl Writer {
         &self.connection
     }
 
+    /// Gives back what makes the next transactions faster: statements, pages and frames.
+    pub(crate) fn release_memory(&self) {
+        self.connection.maintenance().release_memory();
+        self.wal.release_memory();
+    }
+
     /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
     pub(crate) fn lost_write(&self) -> Option<&str> {
         self.lost_write.as_deref()

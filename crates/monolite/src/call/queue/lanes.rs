@@ -266,6 +266,14 @@ impl<T: Queued> Lanes<T> {
         waiting
     }
 
+    /// Forgets who has used how much, and gives the memory of former items back, when nothing is
+    /// here.
+    pub(super) fn rest(&mut self) {
+        assert!(self.len == 0 && self.waiting == 0, "an item in the queue keeps its place");
+        // Tickets of items that got in are still about.
+        *self = Lanes { next_ticket: self.next_ticket, ..Lanes::new(self.capacity) };
+    }
+
     fn lane(&mut self, principal: Principal) -> &mut Lane<T> {
         let Some(id) = principal else { return &mut self.own };
         if self.others.is_empty() && !self.own.items.is_empty() {
@@ -459,6 +467,22 @@ mod tests {
                 assert_eq!(self.lanes.push(Item(principal, number)), Ok(()));
             }
         }
+    }
+
+    #[test]
+    fn the_ticket_of_an_item_that_got_in_before_a_rest_takes_back_no_other() {
+        let (mut lanes, mut items, mut spent) = (Lanes::new(1), VecDeque::new(), Spent::default());
+        let tickets = [0, 2].map(|number| {
+            assert_eq!(lanes.push(Item(Some(1), number)), Ok(()));
+            let ticket = lanes.wait(Item(Some(1), number + 1));
+            (0..2).for_each(|_| lanes.take(1, &mut items, &mut spent));
+            lanes.rest();
+            ticket
+        });
+        assert_eq!(items.len(), 4);
+        assert_eq!(lanes.push(Item(Some(1), 4)), Ok(()));
+        let _waits = lanes.wait(Item(Some(1), 5));
+        assert_eq!(tickets.map(|ticket| lanes.withdraw(ticket)), [None, None]);
     }
 
     #[test]

@@ -101,6 +101,32 @@ fn every_item_comes_out_once_of_several_consumers() {
 }
 
 #[test]
+fn no_item_is_left_behind_by_consumers_that_are_started_and_leave() {
+    check(SCHEDULES, || {
+        let queue: Arc<Queue<Item>> = Arc::new(Queue::new(CAPACITY));
+        let (takes, taken) = mpsc::channel();
+        let served = Arc::downgrade(&queue);
+        queue.has_consumers_started(2, move || {
+            let (queue, takes) = (served.upgrade().unwrap(), takes.clone());
+            thread::spawn(move || {
+                let mut items = VecDeque::new();
+                while !queue.leave() && queue.take(1, &mut items, None) != Taken::Closed {
+                    items.drain(..).for_each(|item: Item| takes.send(item).unwrap());
+                }
+            });
+        });
+        let producers = [None, Some(1)].map(|of| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || (0..3).for_each(|number| drop(queue.enter(Item(of, number)))))
+        });
+        assert_eq!((0..6).filter(|_| taken.recv().is_ok()).count(), 6);
+        producers.into_iter().for_each(|it| it.join().unwrap());
+        // One may have gone to sleep when another took its item.
+        assert!(queue.close().is_empty());
+    });
+}
+
+#[test]
 fn a_lonely_item_is_taken_whether_the_consumer_spins_or_sleeps() {
     check(SCHEDULES, || {
         let queue = Arc::new(Queue::new(CAPACITY));

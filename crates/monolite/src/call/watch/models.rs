@@ -47,18 +47,25 @@ fn use_snapshot(watch: &Watch, connection: &mut Connection) -> Vec<u64> {
     revoked
 }
 
+/// A reader, and the database that it belongs to.
+type Used = Arc<Mutex<(Connection, Arc<Mutex<Opened>>)>>;
+
+fn reader() -> Used {
+    let database = database();
+    let reader = (database.lock().unwrap().open_reader)().unwrap();
+    Arc::new(Mutex::new((reader.connection, database)))
+}
+
 /// Has two threads end the uses of a snapshot meanwhile; returns how often they did, by what `end`
 /// says, and which uses were revoked.
 fn end_uses(
-    database: &Arc<Mutex<Opened>>,
+    reader: &Used,
     end: impl Fn(&Watch) -> bool + Copy + Send + 'static,
 ) -> (usize, Vec<u64>) {
-    let revoker = database.lock().unwrap().readers[0].connection.revoker();
+    let revoker = reader.lock().unwrap().0.revoker();
     let watch = Arc::new(Watch::new(revoker, Arc::<HandClock>::default()));
-    let (used, database) = (Arc::clone(&watch), Arc::clone(database));
-    let user = thread::spawn(move || {
-        use_snapshot(&used, &mut database.lock().unwrap().readers[0].connection)
-    });
+    let (used, reader) = (Arc::clone(&watch), Arc::clone(reader));
+    let user = thread::spawn(move || use_snapshot(&used, &mut reader.lock().unwrap().0));
     let others = [(); 2].map(|()| {
         let watch = Arc::clone(&watch);
         thread::spawn(move || usize::from(end(&watch)) + usize::from(end(&watch)))
@@ -73,18 +80,18 @@ const LAST: Duration = Duration::from_nanos(USES);
 
 #[test]
 fn each_revocation_ends_one_use_and_each_use_ends_once() {
-    let database = database();
+    let reader = reader();
     check(SCHEDULES, move || {
-        let (count, revoked) = end_uses(&database, |it| it.revoke_outdated(first_batch(), LAST));
+        let (count, revoked) = end_uses(&reader, |it| it.revoke_outdated(first_batch(), LAST));
         assert_eq!(count, revoked.len());
     });
 }
 
 #[test]
 fn only_the_use_that_was_looked_at_is_revoked() {
-    let database = database();
+    let reader = reader();
     check(SCHEDULES, move || {
-        let (count, revoked) = end_uses(&database, |it| it.revoke_taken_before(LAST, FIRST));
+        let (count, revoked) = end_uses(&reader, |it| it.revoke_taken_before(LAST, FIRST));
         assert_eq!(count, revoked.len());
         assert!(revoked.is_empty() || revoked == [1], "{revoked:?}");
     });
@@ -92,9 +99,9 @@ fn only_the_use_that_was_looked_at_is_revoked() {
 
 #[test]
 fn a_use_that_is_stopped_and_revoked_ends_once_and_no_other_does() {
-    let database = database();
+    let reader = reader();
     check(SCHEDULES, move || {
-        let (_, revoked) = end_uses(&database, |it| {
+        let (_, revoked) = end_uses(&reader, |it| {
             it.stop_begun_before(FIRST * 2);
             it.revoke_outdated(first_batch(), FIRST)
         });

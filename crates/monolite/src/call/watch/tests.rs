@@ -25,8 +25,8 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let opened = open(&Options::new().readers(1), Path::new(":memory:"), Duration::ZERO);
-        let mut opened = opened.unwrap();
-        let connection = opened.readers.remove(0).connection;
+        let opened = opened.unwrap();
+        let connection = (opened.open_reader)().unwrap().connection;
         let watch = Watch::new(connection.revoker(), Arc::<HandClock>::default());
         Bench { watch, connection, _writer: opened.writer, _files: opened.files }
     }

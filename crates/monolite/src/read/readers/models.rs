@@ -31,10 +31,10 @@ impl Bench {
         let database = database.lock().unwrap();
         reset(&database.writer);
         let open = Arc::clone(&database.open_reader);
-        let readers = (0..connections).map(|_| Some(open().unwrap())).collect();
-        let options = Options::new().read_time_limit(HOUR);
+        let options = Options::new().readers(connections).read_time_limit(HOUR);
         let (id, progress) = (DatabaseId::new(), Arc::clone(progress));
-        let readers = Readers::new(readers, open, id, true, &options, progress, SlowLog::default());
+        let (awake, slow) = (Arc::default(), SlowLog::default());
+        let readers = Readers::new(open, id, true, &options, progress, awake, slow);
         Arc::new(Bench { readers, seen: AtomicU64::new(0) })
     }
 

@@ -41,12 +41,12 @@ impl Bench {
         let opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let database = DatabaseId::new();
         let readers = Readers::new(
-            opened.readers.into_iter().map(Some).collect(),
             opened.open_reader,
             database,
             keep_snapshots,
             &options.clock(Arc::clone(&clock) as _),
             Arc::clone(&progress),
+            Arc::default(),
             SlowLog::default(),
         );
         let (writer, _files) = (opened.writer, opened.files);
@@ -79,7 +79,8 @@ impl Bench {
         let seats = self.readers.slots.iter();
         let seats = seats.map(|slot| slot.seat.lock().unwrap_or_else(PoisonError::into_inner));
         let has = |seat: &super::Seat| {
-            let is_open = seat.reader.as_ref().is_some_and(|it| it.connection.is_in_transaction());
+            let is_open =
+                seat.open.as_ref().is_some_and(|it| it.reader.connection.is_in_transaction());
             assert_eq!(is_open, seat.snapshot.is_some());
             is_open
         };
@@ -242,7 +243,7 @@ fn a_closed_pool_has_no_connections_and_opens_none() {
     let bench = Bench::new(2);
     bench.count().unwrap();
     bench.readers.close();
-    assert!(bench.readers.slots.iter().all(|slot| slot.seat.lock().unwrap().reader.is_none()));
+    assert!(bench.readers.slots.iter().all(|slot| slot.seat.lock().unwrap().open.is_none()));
     assert_eq!(bench.count().unwrap_err().kind(), ErrorKind::Closed);
     let reserve = Inside::enter(bench.database, Place::Write);
     assert_eq!(bench.count().unwrap_err().kind(), ErrorKind::Closed);

@@ -53,6 +53,7 @@ impl Bench {
             &options,
             Arc::clone(&progress),
             Arc::clone(&wal),
+            Arc::default(),
             SlowLog::default(),
         );
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }

@@ -75,6 +75,8 @@ pub(super) fn frozen(scene: &mut Scene<'_>) -> Result<()> {
     let Some(disk) = scene.had(disk, "a file system of its own") else { return Ok(()) };
     move_to(scene, disk.path());
     let mut actor = Actor::with_a_wal(scene, "exclusive")?;
+    // A connection that is opened later waits for the disk.
+    actor.must(scene, "read")?;
     freeze(&disk, "--freeze")?;
     let read = actor.ask(scene, "read");
     let waits = actor.tell_later("put 70 75");

@@ -17,8 +17,8 @@ const HEARD: u32 = 100;
 /// How long a process stands still: longer than the engine's own looks at its threads and files.
 const STILL: Duration = Duration::from_millis(1_500);
 
-/// Tasks of a process that gets no more: those of an open database are eight, and its own.
-const TASKS: u32 = 4;
+/// Tasks of a process that gets no more: its own, and the first of those that a write needs.
+const TASKS: u32 = 2;
 
 pub(super) fn killed(scene: &mut Scene<'_>, is_loaded: bool, signal: &str) -> Result<()> {
     let mut actor = Actor::with_a_wal(scene, "exclusive")?;

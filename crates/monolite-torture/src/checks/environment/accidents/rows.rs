@@ -183,9 +183,9 @@ pub(super) const ROWS: &[Row] = &[
     ("forked, and opened", "forked", scene!(forked_and_opened)),
     ("a program that it started", "", scene!(outlived)),
     // Limits of the process.
+    ("no more descriptors", "Storage", scene!(limited, "ulimit -n 5", &[])),
+    ("no more descriptors", "Storage", scene!(told, &["hog", "put 70 75", "read", "close"])),
     ("no more threads", "cannot be started", scene!(without_threads)),
-    ("no more descriptors", "Storage", scene!(limited, "ulimit -n 8", &[])),
-    ("no more descriptors", "", scene!(told, &["hog", "put 70 75", "read", "close"])),
     (
         "file size",
         "ulimit -f",
