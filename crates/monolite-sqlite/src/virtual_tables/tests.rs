@@ -128,9 +128,7 @@ fn each_statement_that_uses_a_virtual_table_is_known() {
         let known = tables.is_used();
         let uses = uses(&connection, sql);
         used += usize::from(uses);
-        // The text alone decides where it has the name of a table beside that of a join.
-        let is_guess = *sql == "SELECT 'ft using'";
-        assert_eq!(known, uses || is_guess, "{sql}");
+        assert_eq!(known, uses, "{sql}");
     }
     assert!(used > 40 && STATEMENTS.len() - used > 5, "{used} of {}", STATEMENTS.len());
 }

@@ -12,8 +12,8 @@
 //!
 //! # Threads and locks
 //! The writer has the lock whenever no closure runs, so other threads only try it, one at a time: a
-//! failed attempt shows that no closure runs. While a batch is taken, the write queue's lock is taken under
-//! it.
+//! failed attempt shows that no closure runs. While a batch is taken, the write queue's lock is
+//! taken under it.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
