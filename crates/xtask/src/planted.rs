@@ -56,16 +56,16 @@ const BUGS: [Bug; 28] = [
         changes: &[
             (
                 "        let is_durable = self.sync_up_to(last, end);\n        \
-                 batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
-                "        batches.into_iter().for_each(|it| self.answers.give(it, true));\n        \
+                 batches.into_iter().for_each(|batch| self.give(batch, is_durable));\n",
+                "        batches.into_iter().for_each(|it| self.give(it, true));\n        \
                  self.sync_up_to(last, end);\n",
             ),
             (
                 "            let is_durable = \
                  self.sync_up_to(batch.number, batch.position);\n            \
-                 self.answers.give(batch, is_durable);\n",
+                 self.give(batch, is_durable);\n",
                 "            let (number, to) = (batch.number, batch.position);\n            \
-                 self.answers.give(batch, true);\n            self.sync_up_to(number, to);\n",
+                 self.give(batch, true);\n            self.sync_up_to(number, to);\n",
             ),
         ],
     },
@@ -81,9 +81,9 @@ const BUGS: [Bug; 28] = [
         name: "publish a commit whose frames are not all written",
         file: "crates/monolite-sqlite/src/vfs/gather.rs",
         changes: &[(
-            "            self.changed.clear();
+            "            self.changed.shrink_to(KEPT_PAGES);
             self.flush(lower)?;",
-            "            self.changed.clear();
+            "            self.changed.shrink_to(KEPT_PAGES);
             if self.held.len() < (64 << 10) {
                 self.flush(lower)?;
             }",

@@ -110,9 +110,9 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "a commit is published while its frames are held",
             file: "crates/monolite-sqlite/src/vfs/gather.rs",
             changes: &[(
-                "            self.changed.clear();
+                "            self.changed.shrink_to(KEPT_PAGES);
             self.flush(lower)?;",
-                "            self.changed.clear();",
+                "            self.changed.shrink_to(KEPT_PAGES);",
             )],
         },
     ),
@@ -133,11 +133,8 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "a read that fails to flush drops what is held",
             file: "crates/monolite-sqlite/src/vfs/gather.rs",
             changes: &[(
-                "        self.held = held;
-",
-                "        held.clear();
-        self.held = held;
-",
+                "            self.held = held;",
+                "            drop(held);",
             )],
         },
     ),
@@ -148,9 +145,9 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             file: "crates/monolite-sqlite/src/vfs/gather.rs",
             changes: &[(
                 "        if written.is_err() {
-            self.held.clear();",
+            self.held = Vec::new();",
                 "        if false {
-            self.held.clear();",
+            self.held = Vec::new();",
             )],
         },
     ),
