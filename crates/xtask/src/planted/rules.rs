@@ -132,10 +132,7 @@ pub(super) const RULES: [(&str, Bug); 30] = [
         Bug {
             name: "a read that fails to flush drops what is held",
             file: "crates/monolite-sqlite/src/vfs/gather.rs",
-            changes: &[(
-                "            self.held = held;",
-                "            drop(held);",
-            )],
+            changes: &[("            self.held = held;", "            drop(held);")],
         },
     ),
     (
