@@ -133,6 +133,8 @@ fn copy_workspace(root: &Path, place: &Path, depth: Depth) -> anyhow::Result<()>
     for name in CRATES {
         copy_folder(&root.join("crates").join(name), &place.join("crates").join(name))?;
     }
+    // Tests compare some of its pages with the code.
+    copy_folder(&root.join("docs"), &place.join("docs"))?;
     fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock"))?;
     let text = fs::read_to_string(root.join("Cargo.toml"))?;
     let mut manifest: toml::Table = text.parse().context("Cargo.toml")?;
