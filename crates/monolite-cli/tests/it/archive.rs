@@ -335,19 +335,22 @@ fn archive_of_another_program_is_adopted_and_merged() {
     assert!(monolite(&["archive", "verify", here]).status.success());
 }
 
+fn open_archived(file: &Path, here: &str) -> monolite::Result<Database> {
+    let archive = monolite_archive::Archive::at(here).expect("it is a directory");
+    let options = monolite::Options::new().durability(monolite::Durability::Archived);
+    options.archive(archive).open(file)
+}
+
+fn write(db: &Database, sql: &'static str) -> monolite::Result<()> {
+    db.write(move |tx| tx.execute_batch(sql)).wait()
+}
+
 #[test]
 fn archive_of_a_primary_that_is_there_is_taken_over_by_word_alone() {
     let directory = tempfile::tempdir().expect("it works");
     let (file, archive) = (directory.path().join("shop.db"), directory.path().join("archive"));
     let here = text(&archive);
-    let open = |file: &Path| {
-        let archive = monolite_archive::Archive::at(here).expect("it is a directory");
-        let options = monolite::Options::new().durability(monolite::Durability::Archived);
-        options.archive(archive).open(file)
-    };
-    let write = |db: &Database, sql: &'static str| {
-        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(sql)).wait()
-    };
+    let open = |file: &Path| open_archived(file, here);
     let old = open(&file).expect("it opens");
     write(&old, "CREATE TABLE t(v); INSERT INTO t VALUES (1)").expect("it is archived");
     let refused = monolite(&["archive", "adopt", here]);
@@ -376,14 +379,7 @@ fn refused_opening_leaves_nothing_that_blocks_the_adoption_which_it_advises() {
     let directory = tempfile::tempdir().expect("it works");
     let (file, archive) = (directory.path().join("shop.db"), directory.path().join("archive"));
     let here = text(&archive);
-    let open = |file: &Path| {
-        let archive = monolite_archive::Archive::at(here).expect("it is a directory");
-        let options = monolite::Options::new().durability(monolite::Durability::Archived);
-        options.archive(archive).open(file)
-    };
-    let write = |db: &Database, sql: &'static str| {
-        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(sql)).wait()
-    };
+    let open = |file: &Path| open_archived(file, here);
     let old = open(&file).expect("it opens");
     write(&old, "CREATE TABLE t(v); INSERT INTO t VALUES (1)").expect("it is archived");
     old.close().expect("it closes");
