@@ -244,7 +244,7 @@ fn all_who_look_at_once_see_the_closure() {
     let in_flight = InFlight::new(Arc::<crate::clock::SystemClock>::default());
     let closure =
         Closure { since: Duration::ZERO, limit: Duration::MAX, caller: Caller::default() };
-    let look = || (0..2_000).all(|_| in_flight.activity(Duration::from_secs(1)).is_some());
+    let look = || (0..200_000).all(|_| in_flight.activity(Duration::from_secs(1)).is_some());
     let (seen, _) = in_flight.hold().leave_while(closure, || {
         std::thread::scope(|scope| {
             let threads = [(); 3].map(|()| scope.spawn(look));
