@@ -543,6 +543,7 @@ impl Running {
                 if let Some(archive) = archive.filter(|_| last.is_ok()) {
                     archive.archiving.settled();
                 }
+                self.files.closes();
                 last
             }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),

@@ -34,7 +34,8 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
     let played = played(seed, Options::new(), Promise::Kept);
     assert_eq!(played.complaints, Vec::<String>::new(), "seed {seed}");
     assert_eq!(serial::check(&played.history, &played.end), Ok(()), "seed {seed}");
-    assert!(played.interactive > 800 && played.interactive_reads > 100, "{played:#?}");
+    // A busy machine has more conflicts: the least of some hundred runs was 750, and 143 reads.
+    assert!(played.interactive > 300 && played.interactive_reads > 30, "{played:#?}");
     let stats = &played.stats;
     assert!(stats.transactions_unchanged > 10 && stats.transactions_replayed > 100, "{stats:#?}");
     assert!(stats.transaction_conflicts > 10, "{stats:#?}");

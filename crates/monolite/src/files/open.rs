@@ -88,6 +88,11 @@ impl Files {
         }
     }
 
+    /// The last connection is about to be closed.
+    pub(crate) fn closes(&self) {
+        self.registration.closes();
+    }
+
     /// Ends the use of the files, behind the last connection.
     ///
     /// # Errors

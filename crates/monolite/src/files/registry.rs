@@ -8,16 +8,24 @@
 //!   first.
 //! - A file that was created for a database which then could not be opened is removed again, unless
 //!   another process has begun to use it.
+//! - The number of a file that was deleted is free once its last connection is closed, and a new
+//!   file may get it. So what meets a file that is being closed waits for the end of that.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use monolite_sqlite::forks;
 
+use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::identity::{FileId, not_created};
 
+/// How long the last connection may take to close before an opening is refused.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
+
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static CLOSED: Condvar = Condvar::new();
 
 /// A file that is open.
 struct Entry {
@@ -31,6 +39,8 @@ struct Entry {
 #[derive(Clone, Copy)]
 enum FileState {
     Open,
+    /// Its last connection is being closed.
+    Closing,
     /// It was closed, but SQLite keeps a connection, for statements that were never dropped.
     LeftOpen,
 }
@@ -50,22 +60,35 @@ impl Registration {
     /// `Invalid` when the file, or another one that was at `path`, is open in this process;
     /// `Storage` when it cannot be looked at or created.
     pub(crate) fn new(path: &Path) -> Result<Registration> {
-        // Held while a file is created, see `FileId::at`.
         let mut open = open();
-        let at_path = open.iter().find(|used| used.path == path);
-        let (file, is_new) = match at_path {
-            Some(used) => (used.file, false),
-            None => FileId::at(path).map_err(|error| not_created(path, &error))?,
+        let patience = Patience::of(CLOSING_PATIENCE);
+        let mut created = None;
+        let used = loop {
+            // The list is locked while a file is created, see `FileId::at`.
+            let at_path = open.iter().find(|used| used.path == path).map(|used| used.file);
+            let at = at_path.map_or_else(|| FileId::at(path), |file| Ok((file, false)));
+            let (file, is_new) = at.map_err(|error| not_created(path, &error))?;
+            if is_new {
+                created = Some(path.to_owned());
+            }
+            let Some(used) = open.iter().find(|used| used.file == file) else {
+                let (path, state) = (path.to_owned(), FileState::Open);
+                open.push(Entry { path, file, state, forks: forks() });
+                return Ok(Registration { file, created });
+            };
+            let is_ending = matches!(used.state, FileState::Closing) && used.forks == forks();
+            let left = patience.left();
+            if !is_ending || left.is_zero() {
+                break used;
+            }
+            open = CLOSED.wait_timeout(open, left).unwrap_or_else(PoisonError::into_inner).0;
         };
-        let Some(used) = open.iter().find(|used| used.file == file) else {
-            let (path, state) = (path.to_owned(), FileState::Open);
-            let created = is_new.then(|| path.clone());
-            open.push(Entry { path, file, state, forks: forks() });
-            return Ok(Registration { file, created });
-        };
+        if let Some(path) = &created {
+            used.file.remove_unused(path);
+        }
         let message = match used.state {
             _ if used.forks != forks() => opened_by_parent(path),
-            FileState::Open => format!(
+            FileState::Open | FileState::Closing => format!(
                 "{} is open in this process already{}; clone the Database instead of opening it \
                  again",
                 path.display(),
@@ -85,6 +108,14 @@ impl Registration {
         self.created = None;
     }
 
+    /// The last connection to the file is about to be closed.
+    pub(crate) fn closes(&self) {
+        let mut open = open();
+        if let Some(used) = open.iter_mut().find(|used| used.file == self.file) {
+            used.state = FileState::Closing;
+        }
+    }
+
     /// Keeps the file for as long as the process lives, and says why.
     pub(crate) fn keep(self) -> Error {
         let mut open = open();
@@ -94,6 +125,7 @@ impl Registration {
             left_open(&used.path)
         });
         drop(open);
+        CLOSED.notify_all();
         std::mem::forget(self);
         Error::new(ErrorKind::Invalid, message)
     }
@@ -107,6 +139,7 @@ impl Drop for Registration {
             self.file.remove_unused(path);
         }
         open.retain(|used| used.file != self.file);
+        CLOSED.notify_all();
     }
 }
 
@@ -130,4 +163,31 @@ fn left_open(path: &Path) -> String {
          keeps the connection for it; drop them in the closure, or those tables",
         path.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_waits_for_the_end_of_the_one_whose_number_it_got() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+        let registration = Registration::new(&old).unwrap();
+        fs::hard_link(&old, &new).unwrap();
+        fs::remove_file(&old).unwrap();
+        let refused = Registration::new(&new).unwrap_err();
+        assert!(refused.to_string().contains("is open in this process already, as"), "{refused}");
+        registration.closes();
+        thread::scope(|scope| {
+            let opening = scope.spawn(|| Registration::new(&new));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!opening.is_finished());
+            drop(registration);
+            opening.join().unwrap().unwrap();
+        });
+    }
 }
