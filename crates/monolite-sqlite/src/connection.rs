@@ -62,7 +62,7 @@ use crate::codes::{check, refuse};
 use crate::counts::Counts;
 use crate::flag::Flag;
 use crate::interruption::Interruption;
-use crate::pcache::MainCache;
+use crate::pcache::{MainCache, is_over_budget};
 use crate::revoke::Revoker;
 use crate::rowids::Giver;
 use crate::statements::{Own, Prepared, Text};
@@ -551,6 +551,11 @@ impl Connection {
             self.has_begun.set(false);
         }
         self.end_leftover_snapshot()?;
+        if is_over_budget()
+            && let Some(mut cache) = MainCache::of(self.raw())
+        {
+            cache.keep_to_budget();
+        }
         result
     }
 

@@ -63,6 +63,7 @@ pub use holder::{holds_lock, lock_holder};
 pub use interruption::Interruption;
 pub use memory::Budget;
 pub use pages::PageSet;
+pub use pcache::{allow_page_caches, limit_page_caches, page_cache_bytes};
 pub use revoke::{Revocation, Revoker};
 pub use rowids::plain::{PlainNumbers, inserted_into};
 pub use rowids::{GivenRowids, Numbering, Rowids};

@@ -1,5 +1,6 @@
 //! Owns a wrapper around SQLite's page cache that sees which pages a connection fetches and which
-//! ones it keeps pinned, and that keeps pages from one snapshot to the next.
+//! ones it keeps pinned, that keeps pages from one snapshot to the next, and that keeps all caches
+//! of the process within one budget.
 //!
 //! # Format
 //! What SQLite takes for its cache handle is a [`Cache`] of ours, which has that of the cache
@@ -24,6 +25,22 @@
 //!   snapshot, and dropped if a commit may have changed it since the older of the two snapshots.
 //!   So a page whose content differs is never handed out, whichever snapshot is the newer one.
 //!
+//! # The budget of all caches
+//! - Each cache adds the pages that it has to [`ALL`]. It looks at their number when a page was added
+//!   and after calls that free some: a fetch that finds its page pays nothing.
+//! - When a page was added and all caches have more than the budget, the limit of this cache becomes
+//!   the number of its pages, so that SQLite's cache uses its oldest unpinned page for the next one.
+//!   Once they have less, its own limit is back.
+//! - *Fairness.* A cache always has room for [`FLOOR`] pages. One that has more than an equal part of
+//!   the budget gives back a 64th of its pages with each page that it adds, until the others have
+//!   room. So a cache that reads much cannot keep out one that reads little. One that finds all its
+//!   pages keeps them; an idle database gives all back.
+//! - While the transaction has changed pages, nothing is given back. When they are nine tenths of the
+//!   limit, SQLite's cache refuses a page; then the limit is raised, up to the cache's own. SQLite
+//!   hears of a refusal at that limit only. So a budget never has it write pages before the commit.
+//! - The storage of in-memory databases is a cache, too, of which no page can be dropped. It is not
+//!   counted.
+//!
 //! # Invariants
 //! - The wrapper is installed before SQLite has created any cache, so every handle is one of ours.
 //! - A `Cache` is used under the mutex of its connection, by SQLite and by [`MainCache`] alike.
@@ -31,6 +48,11 @@
 //!   first fetch of the transaction ends the permission.
 //! - No page is in use or changed when a transaction begins, so every page that is kept can be
 //!   dropped.
+//! - The limit of a cache is never more than its own. A smaller one is one that SQLite could have set
+//!   itself: only clean pages that are not in use are dropped or used for another page. Such a page
+//!   is not pinned, so it is none that the open transaction has changed, and its note is written
+//!   anew when it is fetched again.
+//! - [`ALL`] has the sum of [`Cache::pages`]; a cache takes off its part when it is destroyed.
 //!
 //! # Not here
 //! Reads that go around the page cache: `vfs::Published` and the VFS seam keep SQLite from them.
@@ -41,7 +63,8 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
@@ -61,6 +84,9 @@ struct Note {
     sequence: CommitSequence,
     is_pinned: bool,
 }
+
+/// Asks for a page that may be refused: some are changed, and could be written to make room.
+const CREATE_IF_EASY: c_int = 1;
 
 type Fetch = unsafe extern "C" fn(*mut sqlite3_pcache, c_uint, c_int) -> *mut sqlite3_pcache_page;
 type Unpin = unsafe extern "C" fn(*mut sqlite3_pcache, *mut sqlite3_pcache_page, c_int);
@@ -127,6 +153,65 @@ fn lower() -> &'static Lower {
     LOWER.get().expect("the wrapper is installed after the cache underneath is known")
 }
 
+/// Pages that each cache may have whatever the others have: the inner pages of some trees, so that
+/// not every statement reads them again.
+const FLOOR: u32 = 64;
+
+/// What all caches of the process have together.
+#[repr(align(128))]
+struct All {
+    bytes: AtomicU64,
+    /// How many of them have pages.
+    caches: AtomicU64,
+    budget: AtomicU64,
+    /// Whether the budget was set by the program.
+    is_set: Mutex<bool>,
+}
+
+/// Figures alone: no other memory depends on them.
+static ALL: All = All {
+    bytes: AtomicU64::new(0),
+    caches: AtomicU64::new(0),
+    budget: AtomicU64::new(1 << 30),
+    is_set: Mutex::new(false),
+};
+
+/// Sets what the page caches of all databases of this process may take together, in bytes.
+///
+/// The default is 1 GiB, or what the options allow to the page caches of a single database, if that
+/// is more: of those opened so far, the one that may have the most. So it binds only where several
+/// databases are in use at once. 0 is as little as possible, [`u64::MAX`] is without a limit.
+///
+/// Beyond it, a cache that needs a page uses its own oldest one that is not in use. It always has
+/// those that are in use, with the changed ones of an open transaction, and 64 others. What is
+/// beyond a new budget is given back step by step, as the caches read other pages. A smaller budget
+/// costs time, never a result. It counts all connections of the process to SQLite, except in-memory
+/// databases of other libraries; it has no effect if one of these initialised SQLite first.
+pub fn limit_page_caches(bytes: u64) {
+    let mut is_set = ALL.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+    *is_set = true;
+    ALL.budget.store(bytes, Ordering::Relaxed);
+}
+
+/// Has the budget be no less than `bytes`, which one database may take, unless the program has set
+/// another one.
+pub fn allow_page_caches(bytes: u64) {
+    let is_set = ALL.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*is_set {
+        ALL.budget.fetch_max(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether all caches together have more than they may.
+pub(crate) fn is_over_budget() -> bool {
+    page_cache_bytes() > ALL.budget.load(Ordering::Relaxed)
+}
+
+/// What the pages in all caches of this process take now, in bytes.
+pub fn page_cache_bytes() -> u64 {
+    ALL.bytes.load(Ordering::Relaxed)
+}
+
 /// A page cache as SQLite knows it.
 struct Cache {
     lower: *mut sqlite3_pcache,
@@ -137,6 +222,18 @@ struct Cache {
     note_at: usize,
     /// What a page takes, as SQLite counts it.
     page_bytes: u64,
+    /// Whether pages can be dropped.
+    is_purgeable: bool,
+    /// How many pages it had when it was last looked at.
+    pages: u32,
+    /// How many it may have as long as the budget allows it.
+    own_limit: u32,
+    /// How many SQLite's cache was told that it may have.
+    limit: u32,
+    /// The limit to go back to once no page is changed.
+    kept_limit: Option<u32>,
+    /// Whether the next page is added after SQLite has tried to write a changed one.
+    was_refused: bool,
     is_recording: bool,
     recorder: PageRecorder,
     /// Counts the snapshots for which pages were kept.
@@ -175,28 +272,129 @@ impl Cache {
         // SAFETY: the page is of this cache. One of an older epoch is not in use (see the
         // invariants), so it is not pinned and can be dropped.
         unsafe {
-            let mut page = (self.fetch)(self.lower, pgno, how);
-            if page.is_null() {
+            let page = (self.fetch)(self.lower, pgno, how);
+            // SQLite's own mark of a page that has just been added.
+            if page.is_null() || (*page).pExtra.cast::<*const u8>().read().is_null() {
+                return self.added(page, pgno, how);
+            }
+            let note = &mut *self.note(page);
+            if note.epoch == self.epoch || self.is_unchanged(note, pgno) {
+                let sequence = note.sequence.max(self.sequence);
+                *note = Note { epoch: self.epoch, sequence, is_pinned: true };
                 return page;
             }
-            // SQLite's own mark of a page that has just been added.
-            if !(*page).pExtra.cast::<*const u8>().read().is_null() {
-                let note = &mut *self.note(page);
-                if note.epoch == self.epoch || self.is_unchanged(note, pgno) {
-                    let sequence = note.sequence.max(self.sequence);
-                    *note = Note { epoch: self.epoch, sequence, is_pinned: true };
-                    return page;
-                }
-                (self.unpin)(self.lower, page, 1);
+            (self.unpin)(self.lower, page, 1);
+            let page = (self.fetch)(self.lower, pgno, how);
+            self.added(page, pgno, how)
+        }
+    }
+
+    /// A page that the cache underneath has just added, or that it has refused, null.
+    ///
+    /// # Safety
+    /// SQLite's own rules for `xFetch`.
+    #[inline(never)]
+    unsafe fn added(
+        &mut self,
+        mut page: *mut sqlite3_pcache_page,
+        pgno: c_uint,
+        how: c_int,
+    ) -> *mut sqlite3_pcache_page {
+        // SAFETY: those rules, and the page is of this cache.
+        unsafe {
+            while page.is_null() && how == CREATE_IF_EASY && self.makes_room() {
                 page = (self.fetch)(self.lower, pgno, how);
-                if page.is_null() {
-                    return page;
-                }
             }
-            let note = Note { epoch: self.epoch, sequence: self.sequence, is_pinned: true };
-            self.note(page).write(note);
+            if !page.is_null() {
+                let note = Note { epoch: self.epoch, sequence: self.sequence, is_pinned: true };
+                self.note(page).write(note);
+                self.page_was_added(how);
+            }
             page
         }
+    }
+
+    /// Raises the limit because of changed pages, up to the cache's own.
+    fn makes_room(&mut self) -> bool {
+        self.was_refused = self.limit >= self.own_limit;
+        if self.was_refused {
+            return false;
+        }
+        self.kept_limit.get_or_insert(self.limit);
+        self.set_limit(self.limit.saturating_add(self.limit / 4).saturating_add(FLOOR));
+        true
+    }
+
+    /// Keeps to the budget after a page was added.
+    fn page_was_added(&mut self, how: c_int) {
+        self.count();
+        let has_changes = std::mem::take(&mut self.was_refused) || how == CREATE_IF_EASY;
+        if !has_changes {
+            return self.keep_to_budget();
+        }
+        if is_over_budget() && self.kept_limit.is_none() {
+            self.kept_limit = Some(self.limit.min(self.pages.max(FLOOR)));
+            self.set_limit(self.pages.max(FLOOR));
+        }
+    }
+
+    /// Sets the limit that the budget allows while no page is changed.
+    fn keep_to_budget(&mut self) {
+        let kept = self.kept_limit.take();
+        if !is_over_budget() || !self.is_purgeable {
+            if self.limit < self.own_limit {
+                self.set_limit(self.own_limit);
+            }
+            return;
+        }
+        let mut limit = self.limit.min(self.pages).min(kept.unwrap_or(self.limit));
+        let caches = ALL.caches.load(Ordering::Relaxed).max(1);
+        let part = ALL.budget.load(Ordering::Relaxed) / caches / self.page_bytes;
+        if u64::from(limit) > part {
+            limit -= limit.div_ceil(64);
+        }
+        self.set_limit(limit.max(FLOOR));
+    }
+
+    /// Has the cache underneath have no more than `limit` pages, and its own limit.
+    fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.min(self.own_limit);
+        // SAFETY: the cache underneath is this one's own, and in no other call.
+        unsafe { (lower().cache_size)(self.lower, self.limit as c_int) }
+        self.count();
+    }
+
+    fn set_own_limit(&mut self, pages: c_int) {
+        self.own_limit = pages.try_into().unwrap_or(0);
+        self.set_limit(self.own_limit);
+    }
+
+    /// # Safety
+    /// `page` must be a page of this cache that is in use; it is no longer.
+    #[inline(never)]
+    unsafe fn drop_page(&mut self, page: *mut sqlite3_pcache_page) {
+        // SAFETY: the caller's.
+        unsafe { (self.unpin)(self.lower, page, 1) }
+        self.count();
+    }
+
+    /// Looks at the number of its pages.
+    fn count(&mut self) {
+        // SAFETY: the cache underneath is this one's own.
+        let pages = unsafe { (lower().page_count)(self.lower) };
+        self.has_pages(if self.is_purgeable { pages.try_into().unwrap_or(0) } else { 0 });
+    }
+
+    fn has_pages(&mut self, pages: u32) {
+        let before = std::mem::replace(&mut self.pages, pages);
+        match (before, pages) {
+            _ if before == pages => return,
+            (0, _) => ALL.caches.fetch_add(1, Ordering::Relaxed),
+            (_, 0) => ALL.caches.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        let more = u64::from(pages).wrapping_sub(before.into()).wrapping_mul(self.page_bytes);
+        ALL.bytes.fetch_add(more, Ordering::Relaxed);
     }
 }
 
@@ -223,6 +421,12 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
         unpin,
         note_at,
         page_bytes: (page as u64).saturating_add(extra as u64).max(1),
+        is_purgeable: purgeable != 0,
+        pages: 0,
+        own_limit: 0,
+        limit: 0,
+        kept_limit: None,
+        was_refused: false,
         is_recording: false,
         recorder: PageRecorder::default(),
         epoch: 0,
@@ -235,7 +439,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
 
 unsafe extern "C" fn cache_size(cache: *mut sqlite3_pcache, pages: c_int) {
     // SAFETY: SQLite passes a cache of ours.
-    unsafe { (lower().cache_size)(ours(cache).lower, pages) }
+    unsafe { ours(cache).set_own_limit(pages) }
 }
 
 unsafe extern "C" fn page_count(cache: *mut sqlite3_pcache) -> c_int {
@@ -271,6 +475,10 @@ unsafe extern "C" fn unpin(
     unsafe {
         let cache = ours(cache);
         (*cache.note(page)).is_pinned = false;
+        // The cache underneath drops the page, too, while it has more than its limit.
+        if discard != 0 || cache.pages > cache.limit {
+            return cache.drop_page(page);
+        }
         let (unpin, lower) = (cache.unpin, cache.lower);
         unpin(lower, page, discard);
     }
@@ -295,23 +503,32 @@ unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
             cache.epoch += 1;
             cache.sequence = sequence;
         }
-        // SAFETY: as above.
-        _ => unsafe { (lower().truncate)(cache.lower, from) },
+        _ => {
+            // SAFETY: as above.
+            unsafe { (lower().truncate)(cache.lower, from) }
+            cache.count();
+        }
     }
 }
 
 unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
     // SAFETY: SQLite passes a cache of ours and does not use it again.
     unsafe {
-        let cache = Box::from_raw(cache.cast::<Cache>());
+        let mut cache = Box::from_raw(cache.cast::<Cache>());
         (lower().destroy)(cache.lower);
+        cache.has_pages(0);
     }
 }
 
 unsafe extern "C" fn shrink(cache: *mut sqlite3_pcache) {
     match PROBE.get() {
-        // SAFETY: SQLite passes a cache of ours.
-        Probe::Off => unsafe { (lower().shrink)(ours(cache).lower) },
+        Probe::Off => {
+            // SAFETY: SQLite passes a cache of ours.
+            let cache = unsafe { ours(cache) };
+            // SAFETY: as above.
+            unsafe { (lower().shrink)(cache.lower) }
+            cache.count();
+        }
         Probe::Awaits => PROBE.set(Probe::Found(cache.cast())),
         Probe::Found(_) => {}
     }
@@ -389,9 +606,15 @@ impl<'c> MainCache<'c> {
     /// Has it keep pages of `bytes` together, and not as many as SQLite has asked for.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let cache = self.cache();
-        let pages = c_int::try_from(bytes / cache.page_bytes).unwrap_or(c_int::MAX);
-        // SAFETY: the cache underneath is this one's own, and in no other call.
-        unsafe { (lower().cache_size)(cache.lower, pages) }
+        cache.set_own_limit(c_int::try_from(bytes / cache.page_bytes).unwrap_or(c_int::MAX));
+    }
+
+    /// Gives back what the changed pages of a transaction took beyond the budget, after its end.
+    pub(crate) fn keep_to_budget(&mut self) {
+        let cache = self.cache();
+        if cache.kept_limit.is_some() {
+            cache.keep_to_budget();
+        }
     }
 
     /// Records the pages that are fetched from now on, up to `limit` of them.

@@ -34,7 +34,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::{Spill, WalControl};
-use monolite_sqlite::{CheckpointMode, Rowids, trim_memory};
+use monolite_sqlite::{CheckpointMode, Rowids, page_cache_bytes, trim_memory};
 
 use crate::archive::Archiving;
 use crate::backup;
@@ -370,6 +370,7 @@ impl Engine {
             slow_calls: self.recorder.slow_transactions.total(),
             ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),
             is_tracking_pages: self.is_tracking_pages,
+            page_cache_bytes: page_cache_bytes(),
             ..self.recorder.snapshot()
         }
     }

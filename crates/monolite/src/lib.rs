@@ -135,6 +135,19 @@ pub use rusqlite::{Params, Row, named_params, params};
 #[doc(inline)]
 pub use monolite_sqlite::ConnectionSetup;
 
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// // A service with a database for each customer, in a container with 1 GiB.
+/// monolite::limit_page_caches(512 << 20);
+/// let db = monolite::Database::open(":memory:")?;
+/// db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
+/// assert!(db.stats().page_cache_bytes < 512 << 20);
+/// # db.close()
+/// # }
+/// ```
+#[doc(inline)]
+pub use monolite_sqlite::limit_page_caches;
+
 #[doc(inline)]
 pub use monolite_sqlite::Statements;
 

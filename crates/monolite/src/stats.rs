@@ -151,6 +151,9 @@ statistics! {
         /// whole, and each commit empties the readers' page caches. Open the first database through
         /// Monolite.
         is_tracking_pages: bool = Elsewhere,
+        /// Bytes of the pages in the caches of all databases of the process now: each database
+        /// shows the same figure. `limit_page_caches` bounds it.
+        page_cache_bytes: u64 = Elsewhere,
     }
     "Load" {
         /// Writes waiting for the writer now. Near `queue_capacity`: it cannot keep up.

@@ -2,7 +2,7 @@
 
 use monolite_testkit::child::{Child, Program, play};
 
-use crate::{backup, migrations, sharing};
+use crate::{backup, caches, migrations, sharing};
 
 /// Starts this binary in `role`, with further variables in its environment.
 pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
@@ -20,5 +20,8 @@ fn plays_the_role_it_was_started_for() {
         ("backs up until killed", backup::endings::back_up_until_killed),
         ("transfers beside", backup::shared::transfer_beside),
         ("migrates beside", migrations::migrate_beside),
+        ("uses many databases", caches::use_many),
+        ("reads beside noise", caches::read_beside_noise),
+        ("plays without caches", caches::play_without_caches),
     ]);
 }

@@ -18,6 +18,7 @@ mod activity;
 mod any_sql;
 mod awaited;
 mod backup;
+mod caches;
 mod corners;
 mod durability;
 mod errors;

@@ -32,8 +32,8 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, WalReader, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, KeyTime, Overdue, Role, Rowids, Settings, initialize, lock_holder,
-    sees_pages, test_overlay,
+    CheckpointMode, Connection, KeyTime, Overdue, Role, Rowids, Settings, allow_page_caches,
+    initialize, lock_holder, sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
@@ -134,9 +134,19 @@ pub(crate) struct Opened {
     pub(crate) files: Files,
 }
 
+/// What the page caches of one database may take together. A `vacuum` has a second one as large as
+/// that of the writer, streams have readers of their own, and interactive transactions up to four
+/// connections for each that is set.
+fn page_cache_bytes(options: &Options) -> u64 {
+    let readers = options.reader_cache_bytes * options.readers as u64;
+    let pooled = 4 * options.interactive.connections + options.untrusted_threads;
+    2 * (options.writer_cache_bytes + readers) + (pooled as u64 * (POOLED_CACHE_KIB << 10))
+}
+
 /// Opens the database at `path`, waiting up to `patience` for another process that holds it.
 pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result<Opened> {
     initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
+    allow_page_caches(page_cache_bytes(options));
     let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
     let path = match &temporary {
         Some(_) if options.archive.is_some() => return Err(no_archive_in_memory()),
