@@ -21,7 +21,6 @@ fn plays_the_role_it_was_started_for() {
         ("transfers beside", backup::shared::transfer_beside),
         ("migrates beside", migrations::migrate_beside),
         ("uses many databases", caches::use_many),
-        ("reads beside noise", caches::read_beside_noise),
         ("plays without caches", caches::play_without_caches),
     ]);
 }
