@@ -176,6 +176,40 @@ fn a_statement_of_an_open_transaction_is_named_while_it_runs() {
 }
 
 #[test]
+fn checks_and_backups_are_named_while_they_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    let rows = "CREATE TABLE t(x); INSERT INTO t WITH RECURSIVE n(i) AS \
+                (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT hex(i) FROM n";
+    db.write(move |tx| tx.execute_batch(rows)).wait().unwrap();
+    let named = db.named("nightly");
+    let seen = || {
+        let running = db.running();
+        let its = running.iter().find(|call| call.caller.name == Some("nightly"))?;
+        Some((its.caller.kind, its.caller.place?.file()))
+    };
+    let expected = Some((CallKind::Copy, file!()));
+    eventually("a check is named", || {
+        let job = named.check();
+        let found = (0..20).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            seen() == expected
+        });
+        job.wait().unwrap();
+        found
+    });
+    let mut number = 0;
+    eventually("a backup is named", || {
+        number += 1;
+        let job = named.backup(directory.path().join(format!("copy-{number}")));
+        let found = (0..50).any(|_| seen() == expected);
+        job.wait().unwrap();
+        found
+    });
+    db.close().unwrap();
+}
+
+#[test]
 fn refused_calls_are_told_who_has_what_they_wait_for() {
     let limit = Duration::from_millis(600);
     let options = Options::new().readers(1).queue_capacity(1).read_time_limit(limit);

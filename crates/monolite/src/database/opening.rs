@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Database;
+use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
@@ -73,7 +74,7 @@ impl Options {
         let path = std::path::absolute(path.as_ref()).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the path cannot be used: {error}"))
         });
-        Jobs::new(DatabaseId::new()).start(move |job| {
+        Jobs::new(DatabaseId::new()).start(Caller::default(), move |job| {
             let path = path?;
             self.check()?;
             match maintenance::check_closed(&path, &self, job)? {
