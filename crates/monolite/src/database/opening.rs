@@ -22,6 +22,8 @@ impl Options {
     /// of [`Options`]), and `~` is a directory of that name (the home directory is
     /// [`std::env::home_dir`]).
     ///
+    /// A database that is being closed in this process is waited for, up to 5 seconds.
+    ///
     /// # Errors
     /// `Invalid` for an option out of its range, a path that is open in this process already, and a
     /// file in a format that is newer than the SQLite in this program;
