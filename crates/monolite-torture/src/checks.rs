@@ -19,6 +19,7 @@ mod kills;
 mod overload;
 mod soak;
 mod sweeps;
+mod tenants;
 
 mod faketime;
 mod grammar;
@@ -28,7 +29,7 @@ mod writing;
 mod wrong;
 
 /// All checks, in the order in which they are run: short and telling ones first.
-pub static CHECKS: [&Check; 13] = [
+pub static CHECKS: [&Check; 14] = [
     &images::CHECK,
     &environment::CHECK,
     &sweeps::CHECK,
@@ -39,6 +40,7 @@ pub static CHECKS: [&Check; 13] = [
     &differential::CHECK,
     &flips::CHECK,
     &kills::CHECK,
+    &tenants::CHECK,
     &cuts::CHECK,
     &overload::CHECK,
     &soak::CHECK,

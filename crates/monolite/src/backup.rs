@@ -146,7 +146,7 @@ impl Source {
         }
         let reader = (self.open_reader)()?;
         let (progress, pins) = (Arc::clone(&self.progress), Arc::clone(&self.pins));
-        let wal = Arc::clone(&self.wal);
+        let (wal, caller) = (Arc::clone(&self.wal), job.caller);
         self.between.run(
             || job.check(),
             move |writer| {
@@ -156,7 +156,7 @@ impl Source {
                 let start = Start::take(&reader.connection, &first);
                 writer.rollback()?;
                 let (start, number) = (start?, (progress.exposed(), wal.committed()));
-                Ok((pins.note(reader), start, number))
+                Ok((pins.note(reader, caller), start, number))
             },
         )
     }

@@ -596,7 +596,9 @@ impl<E> Database<E> {
     /// # Ok(db.close()?)
     /// # }
     /// ```
+    #[track_caller]
     pub fn backup(&self, target: impl AsRef<Path>) -> Job<Backup> {
+        let caller = self.caller(CallKind::Copy);
         let engine = &self.handle.engine;
         let source = engine.backups().clone();
         // The working directory may be another one later.
@@ -604,7 +606,7 @@ impl<E> Database<E> {
         let target = target.map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the backup's path cannot be used: {error}"))
         });
-        engine.jobs().start(move |job| source.back_up(&target?, job))
+        engine.jobs().start(caller, move |job| source.back_up(&target?, job))
     }
 
     /// A read that returns only when everything it may have seen is as durable as this handle's
@@ -634,7 +636,7 @@ impl<E> Database<E> {
     /// `Storage` when the disk is full or fails, `Poisoned`, `Closed`.
     pub fn checkpoint(&self) -> Job<Checkpointed> {
         let maintenance = self.handle.engine.maintenance().clone();
-        self.jobs().start(move |job| maintenance.checkpoint(job))
+        self.jobs().start(Caller::default(), move |job| maintenance.checkpoint(job))
     }
 
     /// Checks the database in the background: the pages, rows and indexes of every table, and all
@@ -656,9 +658,11 @@ impl<E> Database<E> {
     /// # db.close()
     /// # }
     /// ```
+    #[track_caller]
     pub fn check(&self) -> Job<Checked> {
+        let caller = self.caller(CallKind::Copy);
         let maintenance = self.handle.engine.maintenance().clone();
-        self.jobs().start(move |job| maintenance.check(job))
+        self.jobs().start(caller, move |job| maintenance.check(job))
     }
 
     /// Gathers statistics for SQLite's planner where they are missing or old (`PRAGMA optimize`,
@@ -692,7 +696,7 @@ impl<E> Database<E> {
     pub fn vacuum(&self) -> Job<Vacuumed> {
         let writes = Arc::clone(&self.handle.writes);
         let limit = self.handle.time_limit;
-        self.jobs().start(move |job| maintenance::vacuum(&writes, limit, job))
+        self.jobs().start(Caller::default(), move |job| maintenance::vacuum(&writes, limit, job))
     }
 
     pub(crate) fn writes(&self) -> &Arc<WriteQueue> {

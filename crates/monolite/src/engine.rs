@@ -36,6 +36,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::{Spill, WalControl};
 use monolite_sqlite::{CheckpointMode, Rowids, page_cache_bytes, trim_memory};
 
+use crate::activity::Caller;
 use crate::archive::Archiving;
 use crate::backup;
 use crate::call::between::BetweenBatches;
@@ -609,7 +610,7 @@ fn last_checkpoint(
 
 fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
     let (interval, writes) = (options.optimize_every?, Arc::clone(&parts.queue));
-    Some(parts.jobs.start(move |job| optimize_every(interval, &writes, job)))
+    Some(parts.jobs.start(Caller::default(), move |job| optimize_every(interval, &writes, job)))
 }
 
 /// What a thread does that drops values of the application's and wakes its tasks, while others wait

@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::activity::Caller;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::clock::Patience;
@@ -194,6 +195,8 @@ impl<T> fmt::Debug for Job<T> {
 /// A job as it sees itself.
 pub(crate) struct JobContext {
     shared: Arc<Shared>,
+    /// Who began it.
+    pub(crate) caller: Caller,
 }
 
 impl JobContext {
@@ -262,9 +265,10 @@ impl Jobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a job. One that cannot begin has its error for a result.
+    /// Begins a job of `caller`. One that cannot begin has its error for a result.
     pub(crate) fn start<T: Send + 'static>(
         &self,
+        caller: Caller,
         body: impl FnOnce(&JobContext) -> Result<T> + Send + 'static,
     ) -> Job<T> {
         let (result, shared) = (Completion::new(), Arc::new(Shared::default()));
@@ -272,7 +276,8 @@ impl Jobs {
         let database = self.database;
         let job = Job { result: Arc::clone(&result), monitor, database };
         let told = Arc::clone(&result);
-        if let Err(error) = self.spawn(&shared, told, body) {
+        let context = JobContext { shared, caller };
+        if let Err(error) = self.spawn(context, told, body) {
             result.deliver(Outcome::Refused(error));
         }
         job
@@ -280,7 +285,7 @@ impl Jobs {
 
     fn spawn<T: Send + 'static>(
         &self,
-        shared: &Arc<Shared>,
+        context: JobContext,
         result: Arc<Completion<T, Error>>,
         body: impl FnOnce(&JobContext) -> Result<T> + Send + 'static,
     ) -> Result<()> {
@@ -289,14 +294,14 @@ impl Jobs {
         if state.is_closed {
             return Err(Error::closed());
         }
-        let (context, database) = (JobContext { shared: Arc::clone(shared) }, self.database);
+        let (shared, database) = (Arc::clone(&context.shared), self.database);
         let thread = spawn("monolite-job", move || {
             let run = Run { database, result };
             let returned = body(&context);
             run.answer(Outcome::Returned(returned));
         })?;
         state.running.retain(|(thread, _)| !thread.is_finished());
-        state.running.push((thread, Arc::clone(shared)));
+        state.running.push((thread, shared));
         Ok(())
     }
 

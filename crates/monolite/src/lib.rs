@@ -105,7 +105,7 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
-pub use stats::{Histogram, Stats, prometheus};
+pub use stats::{Histogram, NameStats, Stats, name_stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};

@@ -259,7 +259,7 @@ impl Maintenance {
         let reader = (self.open_reader)()?;
         let deadline = Arc::clone(&reader.deadline);
         reader.connection.begin_read()?;
-        let pin = self.pins.note(reader);
+        let pin = self.pins.note(reader, job.caller);
         job.when_it_ends(move || deadline.set(Duration::ZERO, Duration::ZERO));
         let ran = run(&pin.reader);
         job.check()?;

@@ -33,6 +33,7 @@ use std::time::Duration;
 use monolite_sqlite::AppliedMigration;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
+use crate::activity::Caller;
 use crate::call::completion::Completion;
 use crate::call::member::{Alone, Around, ForeignKeys, Repeatable, Submission};
 use crate::call::write::Write;
@@ -263,7 +264,7 @@ impl Migrations {
     /// As that of [`Database::write`]; it does not wait for an archive.
     pub fn up<E>(&self, db: &Database<E>) -> Job<Vec<String>> {
         let (all, writes) = (self.clone(), Arc::clone(db.writes()));
-        db.jobs().start(move |job| {
+        db.jobs().start(Caller::default(), move |job| {
             let mut applied = Vec::new();
             for (done, migration) in all.list.iter().enumerate() {
                 job.tell(done as u64, all.list.len() as u64);

@@ -13,12 +13,14 @@ use crate::activity::slow::{SlowTransaction, SlowTransactions};
 use crate::archive::ArchiveStats;
 
 pub use self::histogram::Histogram;
+pub use self::names::{NameStats, name_stats};
 
 use self::figure::{Figure, Row, Shown, Value};
 use self::histogram::{Numbers, Times};
 
 mod figure;
 mod histogram;
+pub(crate) mod names;
 
 /// Makes of each line `name: shown type = recorded type` a field of [`Stats`], the field of
 /// [`Recorder`] behind it, the step from one to the other, and its figures.
@@ -205,7 +207,7 @@ statistics! {
 }
 
 /// Statistics of databases as Prometheus reads them, each with a name, which its samples have as
-/// the label `database`.
+/// the label `database`; and those of calls with names in this process, see [`name_stats`].
 ///
 /// Serve it as `text/plain; version=0.0.4`. The names of all figures are in `docs/stats.md`, alarms
 /// in `docs/guides/monitoring.md`.
@@ -221,8 +223,11 @@ statistics! {
 /// ```
 pub fn prometheus(databases: &[(&str, Stats)]) -> String {
     let figures = |stats: &Stats| stats.figures().into_iter().flat_map(|(_, it)| it).collect();
-    let databases = databases.iter().map(|(name, stats)| ((*name).to_owned(), figures(stats)));
-    figure::text(&databases.collect::<Vec<_>>())
+    let databases = databases.iter().map(|(name, stats)| (*name, figures(stats)));
+    let named = name_stats();
+    let named = named.iter().map(|stats| (stats.name, stats.figures()));
+    figure::text("database", &databases.collect::<Vec<_>>())
+        + &figure::text("name", &named.collect::<Vec<_>>())
 }
 
 /// A statistic as the engine's threads record it.

@@ -20,9 +20,11 @@ pub(crate) enum Amounts {
 }
 
 /// What the gate asks for.
-const GATE: [&str; 22] = [
+const GATE: [&str; 24] = [
     "--kills",
     "60",
+    "--tenants",
+    "15",
     "--cuts",
     "15",
     "--images",
@@ -49,9 +51,11 @@ const GATE: [&str; 22] = [
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
 /// What a release asks for: some hours.
-const RELEASE: [&str; 25] = [
+const RELEASE: [&str; 27] = [
     "--kills",
     "5000",
+    "--tenants",
+    "500",
     "--cuts",
     "200",
     "--images",

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::{
-    Activity, CallKind, Database, ErrorKind, Function, InteractiveOptions, Options, ReadTx,
-    SlowTransaction,
+    Activity, CallKind, Database, ErrorKind, Function, InteractiveOptions, NameStats, Options,
+    ReadTx, SlowTransaction, name_stats, prometheus,
 };
 use monolite_testkit::clock::HandClock;
 
@@ -176,6 +176,40 @@ fn a_statement_of_an_open_transaction_is_named_while_it_runs() {
 }
 
 #[test]
+fn checks_and_backups_are_named_while_they_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    let rows = "CREATE TABLE t(x); INSERT INTO t WITH RECURSIVE n(i) AS \
+                (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT hex(i) FROM n";
+    db.write(move |tx| tx.execute_batch(rows)).wait().unwrap();
+    let named = db.named("nightly");
+    let seen = || {
+        let running = db.running();
+        let its = running.iter().find(|call| call.caller.name == Some("nightly"))?;
+        Some((its.caller.kind, its.caller.place?.file()))
+    };
+    let expected = Some((CallKind::Copy, file!()));
+    eventually("a check is named", || {
+        let job = named.check();
+        let found = (0..20).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            seen() == expected
+        });
+        job.wait().unwrap();
+        found
+    });
+    let mut number = 0;
+    eventually("a backup is named", || {
+        number += 1;
+        let job = named.backup(directory.path().join(format!("copy-{number}")));
+        let found = (0..50).any(|_| seen() == expected);
+        job.wait().unwrap();
+        found
+    });
+    db.close().unwrap();
+}
+
+#[test]
 fn refused_calls_are_told_who_has_what_they_wait_for() {
     let limit = Duration::from_millis(600);
     let options = Options::new().readers(1).queue_capacity(1).read_time_limit(limit);
@@ -317,6 +351,61 @@ fn the_slow_log_has_slow_statements_of_interactive_transactions_and_no_waits_in_
     assert_eq!((slow.caller.name, slow.caller.kind), (Some("tx"), CallKind::Statement));
     assert_eq!((slow.statement, slow.time), (six(3).remove(3), Duration::from_millis(900)));
     drop(tx);
+}
+
+/// The figures of `name`, which no other test uses.
+fn named(name: &str) -> NameStats {
+    name_stats().into_iter().find(|it| it.name == name).unwrap()
+}
+
+#[test]
+fn each_name_has_its_figures_in_all_databases() {
+    for _ in 0..2 {
+        let (_, db) = timed();
+        let db = db.named("figures");
+        db.write(|tx| {
+            tx.query_row("SELECT takes(40)", (), |_| Ok(()))?;
+            tx.execute("INSERT INTO t VALUES (1), (2), (3)", ())
+        })
+        .wait()
+        .unwrap();
+        db.read(|tx| tx.query_row("SELECT takes(20)", (), |_| Ok(()))).wait().unwrap();
+        let tx = db.transaction().unwrap();
+        tx.query_row("SELECT takes(70)", (), |_| Ok(())).wait().unwrap();
+        tx.rollback();
+    }
+    let stats = named("figures");
+    assert_eq!((stats.writer_seconds.count(), stats.writer_seconds.sum()), (2, 0.08));
+    assert_eq!((stats.reader_seconds.count(), stats.reader_seconds.sum()), (4, 0.18));
+    assert_eq!((stats.wait_seconds.count(), stats.changed_rows), (6, 6));
+    assert_eq!((stats.conflicts, stats.retries), (0, 0));
+    let text = prometheus(&[]);
+    for sample in [
+        "named_writer_seconds_count{name=\"figures\"} 2",
+        "named_changed_rows_total{name=\"figures\"} 6",
+    ] {
+        assert!(text.contains(&format!("\nmonolite_{sample}\n")), "{text}");
+    }
+}
+
+#[test]
+fn each_name_has_its_conflicts_and_retries() {
+    let (_, db) = timed();
+    let count =
+        |tx: &ReadTx<'_>| tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0));
+    db.named("loser")
+        .transact(async |tx| {
+            let seen: i64 = tx.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).await?;
+            if seen == 0 {
+                db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).await?;
+            }
+            tx.execute("INSERT INTO t VALUES (?1)", (seen,)).await
+        })
+        .wait()
+        .unwrap();
+    assert_eq!(db.read(move |tx| count(tx)).wait().unwrap(), 2);
+    let stats = named("loser");
+    assert_eq!((stats.conflicts, stats.retries), (1, 1));
 }
 
 #[test]

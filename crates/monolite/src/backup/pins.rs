@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::activity::{CallKind, Caller};
+use crate::activity::Caller;
 use crate::call::watch::Watch;
 use crate::clock::Clock;
 use crate::progress::Progress;
@@ -27,12 +27,12 @@ impl BackupPins {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the snapshot that `reader` has just taken, while no commit runs.
-    pub(crate) fn note(self: &Arc<BackupPins>, reader: Reader) -> BackupPin {
+    /// Notes the snapshot that `reader` has just taken for `caller`, while no commit runs.
+    pub(crate) fn note(self: &Arc<BackupPins>, reader: Reader, caller: Caller) -> BackupPin {
         let watch = Arc::new(Watch::new(reader.connection.revoker(), Arc::clone(&self.clock)));
         let now = self.clock.now();
         watch.take_snapshot(self.progress.exposed(), now);
-        watch.trace().begin(Caller::default().of(CallKind::Copy));
+        watch.trace().begin(caller);
         watch.begin(now);
         self.all().push(Arc::clone(&watch));
         BackupPin { reader, watch, pins: Arc::clone(self) }

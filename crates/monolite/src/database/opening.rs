@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Database;
+use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
@@ -20,6 +21,8 @@ impl Options {
     /// `file:shop.db?mode=ro` is the name of a file and no URI (what its parameters say are methods
     /// of [`Options`]), and `~` is a directory of that name (the home directory is
     /// [`std::env::home_dir`]).
+    ///
+    /// A database that is being closed in this process is waited for, up to 5 seconds.
     ///
     /// # Errors
     /// `Invalid` for an option out of its range, a path that is open in this process already, and a
@@ -73,7 +76,7 @@ impl Options {
         let path = std::path::absolute(path.as_ref()).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the path cannot be used: {error}"))
         });
-        Jobs::new(DatabaseId::new()).start(move |job| {
+        Jobs::new(DatabaseId::new()).start(Caller::default(), move |job| {
             let path = path?;
             self.check()?;
             match maintenance::check_closed(&path, &self, job)? {

@@ -11,6 +11,7 @@ use monolite_sqlite::vfs::{Anew, WalPosition};
 use monolite_sqlite::wal::WalReader;
 
 use super::Engine;
+use crate::activity::{CallKind, Caller};
 use crate::archive::{ArchiveToken, Archiving, Primary};
 use crate::backup;
 use crate::backup::part::HeaderOf;
@@ -54,7 +55,11 @@ impl Primary for OpenDatabase {
     fn copy(&self, target: &Path) -> Result<WalPosition> {
         let (source, target) = (self.source.clone(), target.to_owned());
         let copy = move |job: &_| source.copy_at(&target, HeaderOf::Database, job);
-        self.jobs.start(move |job| copy(job).map(|(_, position)| position)).wait()
+        self.jobs
+            .start(Caller::default().of(CallKind::Copy), move |job| {
+                copy(job).map(|(_, position)| position)
+            })
+            .wait()
     }
 
     fn waiting(&self) -> usize {

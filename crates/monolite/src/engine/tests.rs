@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::threads::shortage;
-use crate::{CallKind, Database, ErrorKind, Options, UntrustedLimits};
+use crate::{CallKind, Caller, Database, ErrorKind, Options, UntrustedLimits};
 
 /// How many descriptors of the WAL at `path` there are: one for each connection, and the engine's.
 /// (SQLite keeps those of the database file for later connections, as the first `close` would drop
@@ -108,7 +108,7 @@ fn a_copy_that_keeps_the_wal_is_reported_when_nothing_else_runs() {
     let copies = db.engine().backups();
     let reader = (copies.open_reader)().unwrap();
     reader.connection.begin_read().unwrap();
-    let copy = copies.pins.note(reader);
+    let copy = copies.pins.note(reader, Caller::default().of(CallKind::Copy));
     db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
     let call = reports.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(call.keeps_wal && call.caller.kind == CallKind::Copy, "{call:?}");

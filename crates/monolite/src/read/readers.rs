@@ -46,6 +46,7 @@ use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Orderi
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
+use crate::stats::names;
 use crate::threads::Awake;
 use crate::tx::{ReadTx, collation_panicked};
 
@@ -469,10 +470,13 @@ impl Turn<'_> {
         let slowest = || tx.slowest();
         // A stream takes as long as its consumer.
         let is_slow = readers.clock.coarse().saturating_sub(now) > readers.slow.above;
-        if is_slow && caller.kind == CallKind::Read {
+        let named = names::of(caller);
+        if (is_slow || named.is_some()) && caller.kind == CallKind::Read {
             let time = time();
             let queued = |it: Attached| it.queued().elapsed().saturating_sub(time);
-            readers.slow.note(caller, time, || attached.map_or(waited, queued), slowest);
+            let wait = attached.map_or(waited, queued);
+            named.into_iter().for_each(|named| named.record_read(wait, time));
+            readers.slow.note(caller, time, || wait, slowest);
         }
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.foreign_keys().end_deferral();

@@ -3,7 +3,7 @@
 //!
 //! # Format
 //! [Exposition format](https://prometheus.io/docs/instrumenting/exposition_formats/) 0.0.4. Each
-//! family has a `HELP` and a `TYPE` line and then the samples of all databases.
+//! family has a `HELP` and a `TYPE` line and then the samples of all its sources.
 
 use std::fmt::Write as _;
 
@@ -132,16 +132,17 @@ impl Shown for Option<ArchiveStats> {
     }
 }
 
-/// The figures of several databases, each with its name, as text. All have the same figures.
-pub(super) fn text(databases: &[(String, Vec<Figure>)]) -> String {
+/// The figures of several sources, each with its own value of `label`, as text. All have the same
+/// figures.
+pub(super) fn text(label: &str, sources: &[(&str, Vec<Figure>)]) -> String {
     let mut out = String::new();
-    let of_first = databases.first().map_or(&[][..], |(_, figures)| figures);
+    let of_first = sources.first().map_or(&[][..], |(_, figures)| figures);
     for (at, Figure { name, help, value, .. }) in of_first.iter().enumerate() {
         let Some(kind) = value.kind() else { continue };
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (database, figures) in databases {
-            samples(&mut out, &figures[at], &format!("database=\"{}\"", escaped(database)));
+        for (source, figures) in sources {
+            samples(&mut out, &figures[at], &format!("{label}=\"{}\"", escaped(source)));
         }
     }
     out

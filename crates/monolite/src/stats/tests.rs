@@ -1,7 +1,7 @@
 //! That the page has every statistic, and the text for Prometheus every figure.
 
-use super::figure::Value;
-use super::{Stats, prometheus};
+use super::figure::{Figure, Value};
+use super::{NameStats, Stats, prometheus};
 
 const PAGE: &str = include_str!("../../../../docs/stats.md");
 
@@ -12,15 +12,24 @@ fn page() -> String {
     for (heading, figures) in Stats::default().figures() {
         page +=
             &format!("\n## {heading}\n\n| field | in Prometheus | what it says |\n|---|---|---|\n");
-        for figure in figures {
-            let name = match figure.value {
-                Value::Text => "–".to_owned(),
-                _ => format!("`{}`", figure.name),
-            };
-            page += &format!("| `{}` | {name} | {} |\n", figure.field, figure.help);
-        }
+        page += &lines(figures);
     }
-    page
+    page += "\n## Calls with a name\n\n`monolite::name_stats`, of all databases of the process; \
+             the label is `name`.\n\n| field | in Prometheus | what it says |\n|---|---|---|\n";
+    page + &lines(NameStats::default().figures())
+}
+
+fn lines(figures: Vec<Figure>) -> String {
+    let line = |figure: Figure| {
+        let name = match figure.value {
+            Value::Text => "–".to_owned(),
+            _ => format!("`{}`", figure.name),
+        };
+        // The fields of `NameStats` need no prefix.
+        let field = figure.field.trim_start_matches("named_");
+        format!("| `{field}` | {name} | {} |\n", figure.help)
+    };
+    figures.into_iter().map(line).collect()
 }
 
 #[test]
@@ -57,5 +66,5 @@ fn every_figure_is_in_the_text_of_each_database() {
 fn database_without_an_archive_has_no_figures_of_one() {
     let text = prometheus(&[("a", Stats::default())]);
     assert!(!text.contains("monolite_archive_lag_seconds{"), "{text}");
-    assert!(prometheus(&[]).is_empty());
+    assert!(!prometheus(&[]).contains("database="));
 }

@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::readers::Reader;
+use crate::stats::names;
 use crate::tx::Tx;
 
 /// The connection of one transaction at a time.
@@ -219,7 +220,9 @@ impl PooledConnection {
         let held = || self.watch.running_for(end).unwrap_or_default();
         let since = || queued.map_or_else(held, |queued| queued.elapsed());
         let wait = || since().saturating_sub(took);
-        slow.note(self.watch.trace().caller(), took, wait, || tx.slowest());
+        let caller = self.watch.trace().caller();
+        names::of(caller).into_iter().for_each(|named| named.record_read(wait(), took));
+        slow.note(caller, took, wait, || tx.slowest());
         if connection.interruption().is_revoked() {
             // The time limit counts from when the connection was taken, before a replay and a
             // moment without a core.

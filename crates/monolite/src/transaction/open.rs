@@ -67,7 +67,7 @@ use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::threads::ReadThreads;
-use crate::stats::Recorder;
+use crate::stats::{Recorder, names};
 use crate::tx::Tx;
 
 /// What interactive transactions need of the engine.
@@ -594,6 +594,7 @@ impl OpenTransaction {
             let recorder = &self.engine.recorder;
             recorder.transaction_conflicts.add(1);
             recorder.conflicts_told_early.add(1);
+            names::of(self.caller).into_iter().for_each(|named| named.conflicts.add(1));
             note_conflict(&self.visit, error, steps);
         }
     }
@@ -672,6 +673,7 @@ impl OpenTransaction {
             recorder: Arc::clone(&self.engine.recorder),
             validation: self.engine.limits.validation,
             visit: Arc::clone(&self.visit),
+            caller: self.caller,
             is_counted: false,
         };
         self.submit(

@@ -14,9 +14,10 @@ use super::connection::ReadSet;
 use super::contention::Visit;
 use super::pool::Pool;
 use super::steps::{Extent, Step, Steps};
+use crate::activity::Caller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Validation;
-use crate::stats::Recorder;
+use crate::stats::{Recorder, names};
 use crate::tx::Tx;
 
 /// What a transaction did, on its way through the writer.
@@ -29,6 +30,7 @@ pub(super) struct Replay {
     pub(super) recorder: Arc<Recorder>,
     pub(super) validation: Validation,
     pub(super) visit: Arc<Visit>,
+    pub(super) caller: Caller,
     pub(super) is_counted: bool,
 }
 
@@ -50,6 +52,7 @@ impl Replay {
                 && error.kind() == ErrorKind::Conflict
             {
                 recorder.transaction_conflicts.add(1);
+                names::of(self.caller).into_iter().for_each(|named| named.conflicts.add(1));
                 note_conflict(&self.visit, error, &self.steps);
             }
         }

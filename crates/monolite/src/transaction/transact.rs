@@ -32,6 +32,7 @@ use super::steps::fingerprint;
 use crate::activity::Caller;
 use crate::call::blocked::block_on_here;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stats::names;
 
 /// Bound of the first rest: a few times what a commit takes.
 const FIRST_REST: Duration = Duration::from_micros(500);
@@ -112,6 +113,7 @@ impl<'e> Attempts<'e> {
         let may_follow = self.number < self.engine.limits.attempts;
         if result.is_err() && conflicted && may_follow {
             self.engine.recorder.transaction_retries.add(1);
+            names::of(self.caller).into_iter().for_each(|named| named.retries.add(1));
             return Next::Again;
         }
         Next::Finished(result)

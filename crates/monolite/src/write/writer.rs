@@ -73,7 +73,7 @@ use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::stats::Recorder;
+use crate::stats::{Recorder, names};
 use crate::tx::Tx;
 use failure_rate::FailureRate;
 pub(crate) use refusals::not_captured;
@@ -467,7 +467,8 @@ impl Writer {
         let closure = Closure { since: self.now, limit, caller };
         let (ran, collected) = batch.leave_while(closure, || entry.member.run(&tx));
         let settled = tx.settle_at_end();
-        let wrote = tx.may_have_written() || self.connection.counts().total_changes() != 0;
+        let changed_rows = self.connection.counts().total_changes();
+        let wrote = tx.may_have_written() || changed_rows != 0;
         let settled = settled.and_then(|()| self.flush_virtual_tables(ran, wrote));
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
@@ -513,6 +514,7 @@ impl Writer {
             (_, false, true) => Effect::MustBeUndone,
             (_, false, false) => Effect::Stays,
         };
+        names::of(caller).into_iter().for_each(|named| named.record_run(entry, time, changed_rows));
         let hit = if lost { self.wal.take_limit_hit() } else { None };
         Run { effect, is_final: is_late || ran == Ran::Panicked, hit }
     }

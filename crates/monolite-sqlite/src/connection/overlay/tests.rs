@@ -52,7 +52,11 @@ impl Rig {
     }
 
     fn write(&self, sql: &str) {
-        self.writer.begin_immediate().unwrap();
+        // A reader that meets a half-written header has the write lock for a moment.
+        while let Err(error) = self.writer.begin_immediate() {
+            assert_eq!(extended_code(&error), ffi::SQLITE_BUSY);
+            std::thread::yield_now();
+        }
         self.writer.raw().execute_batch(sql).unwrap();
         self.writer.commit().unwrap();
     }

@@ -193,12 +193,15 @@ fn a_holder_that_sleeps_holds_up_its_own_kind_for_a_bounded_time() {
 #[test]
 fn two_rows_in_opposite_orders_are_no_deadlock() {
     let (_directory, db, _clock) = hot(&[1, 2]);
+    // They begin together, each time: a busy machine would run one after the other.
+    let together = std::sync::Barrier::new(2);
     // Should they wait for one another, this ends never.
-    std::thread::scope(|scope| {
-        for (first, second) in [(1, 2), (2, 1)] {
-            let db = &db;
+    let all = std::thread::scope(|scope| {
+        let run = |first: i64, second: i64| {
+            let (db, together) = (&db, &together);
             scope.spawn(move || {
-                for _ in 0..50 {
+                let moves = (0..50).map(|_| {
+                    together.wait();
                     let moved: Result<(), Error> = db
                         .transact(async |tx| {
                             let from: i64 =
@@ -210,11 +213,14 @@ fn two_rows_in_opposite_orders_are_no_deadlock() {
                             Ok(())
                         })
                         .wait();
-                    moved.unwrap();
-                }
-            });
-        }
+                    moved
+                });
+                moves.collect::<Vec<_>>()
+            })
+        };
+        [run(1, 2), run(2, 1)].map(|thread| thread.join().unwrap())
     });
+    all.into_iter().flatten().for_each(|moved| moved.unwrap());
     assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
     assert!(db.stats().turns_waited > 0);
 }

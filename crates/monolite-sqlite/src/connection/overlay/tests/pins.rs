@@ -84,15 +84,25 @@ fn race(rig: &Rig, limit: Duration) -> Seen {
             scope.spawn(move || read(&mut guard, gate, &overlay, seen, stop));
         }
         scope.spawn(|| revoke(&gates, &stop));
+        // When this thread panics, too, so that the others end and the panic is shown.
+        let _stop = OnDrop(&stop);
         let mut round = 0;
         while start.elapsed() < limit && seen.wrong.load(Relaxed) == 0 {
             round += 1;
             rig.write(&format!("UPDATE item SET value = {round}"));
             rig.checkpoint(CheckpointMode::Restart);
         }
-        stop.store(true, Relaxed);
     });
     seen
+}
+
+/// Sets the flag when it is dropped.
+struct OnDrop<'f>(&'f AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 fn rig_with_items() -> Rig {
