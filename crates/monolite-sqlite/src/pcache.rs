@@ -22,22 +22,22 @@
 //!   last one (`pagerBeginReadTransaction`). A connection that has said which commits its next
 //!   snapshot contains at least ([`MainCache::keep_until_changed`]) keeps its pages instead; each
 //!   is looked up in the record of changes when it is fetched for the first time on the new
-//!   snapshot, and dropped if a commit may have changed it since the older of the two snapshots.
-//!   So a page whose content differs is never handed out, whichever snapshot is the newer one.
+//!   snapshot, and dropped if a commit may have changed it since the older of the two snapshots. So
+//!   a page whose content differs is never handed out, whichever snapshot is the newer one.
 //!
 //! # The budget of all caches
-//! - Each cache adds the pages that it has to [`ALL`]. It looks at their number when a page was added
-//!   and after calls that free some: a fetch that finds its page pays nothing.
-//! - When a page was added and all caches have more than the budget, the limit of this cache becomes
-//!   the number of its pages, so that SQLite's cache uses its oldest unpinned page for the next one.
-//!   Once they have less, its own limit is back.
-//! - *Fairness.* A cache always has room for [`FLOOR`] pages. One that has more than an equal part of
-//!   the budget gives back a 64th of its pages with each page that it adds, until the others have
-//!   room. So a cache that reads much cannot keep out one that reads little. One that finds all its
-//!   pages keeps them; an idle database gives all back.
-//! - While the transaction has changed pages, nothing is given back. When they are nine tenths of the
-//!   limit, SQLite's cache refuses a page; then the limit is raised, up to the cache's own. SQLite
-//!   hears of a refusal at that limit only. So a budget never has it write pages before the commit.
+//! - Each cache adds the pages that it has to [`ALL`]. It looks at their number when a page was
+//!   added and after calls that free some: a fetch that finds its page pays nothing.
+//! - When a page was added and all caches have more than the budget, the limit of this cache
+//!   becomes the number of its pages, so that SQLite's cache uses its oldest unpinned page for the
+//!   next one. Once they have less, its own limit is back.
+//! - *Fairness.* A cache always has room for [`FLOOR`] pages. One that has more than an equal part
+//!   of the budget gives back a 64th of its pages with each page that it adds, until the others
+//!   have room. One that finds all its pages keeps them; an idle database gives all back.
+//! - While the transaction has changed pages, nothing is given back. When they are nine tenths of
+//!   the limit, SQLite's cache refuses a page; then the limit is raised, up to the cache's own.
+//!   SQLite hears of a refusal at that limit only. So a budget never has it write pages before the
+//!   commit.
 //! - The storage of in-memory databases is a cache, too, of which no page can be dropped. It is not
 //!   counted.
 //!
@@ -48,10 +48,10 @@
 //!   first fetch of the transaction ends the permission.
 //! - No page is in use or changed when a transaction begins, so every page that is kept can be
 //!   dropped.
-//! - The limit of a cache is never more than its own. A smaller one is one that SQLite could have set
-//!   itself: only clean pages that are not in use are dropped or used for another page. Such a page
-//!   is not pinned, so it is none that the open transaction has changed, and its note is written
-//!   anew when it is fetched again.
+//! - The limit of a cache is never more than its own. A smaller one is one that SQLite could have
+//!   set itself: only clean pages that are not in use are dropped or used for another page. Such a
+//!   page is not pinned, so it is none that the open transaction has changed, and its note is
+//!   written anew when it is fetched again.
 //! - [`ALL`] has the sum of [`Cache::pages`]; a cache takes off its part when it is destroyed.
 //!
 //! # Not here
