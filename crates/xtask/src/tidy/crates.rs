@@ -14,11 +14,12 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     (
         "monolite-cli",
         &["monolite-bench", "monolite-torture", "monolite", "monolite-archive", "monolite-ltx"],
     ),
+    ("monolite-server", &["monolite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
