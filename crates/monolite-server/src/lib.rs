@@ -2,4 +2,3 @@
 //! versions 1, 2 and 3, over HTTP and WebSocket.
 
 #![forbid(unsafe_code)]
-

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rusqlite::Result;
 use rusqlite::hooks::AuthAction;
 
-use crate::scan::{Kind, Scan};
+use crate::scan::{Scan, TokenKind};
 
 /// Levels for which there is stack: SQLite takes 1 KiB for each at most, and 64 MiB are there.
 const MAX_LEVELS: usize = 60_000;
@@ -85,10 +85,10 @@ fn levels(sql: &str) -> Levels {
     let mut nest = Nest::default();
     for token in Scan::of(sql) {
         match token.kind {
-            Kind::Blank => {}
-            Kind::Sign(b',') => nest.end(),
-            Kind::Sign(b'(') => outer.push(std::mem::take(&mut nest)),
-            Kind::Sign(b')') => {
+            TokenKind::Blank => {}
+            TokenKind::Sign(b',') => nest.end(),
+            TokenKind::Sign(b'(') => outer.push(std::mem::take(&mut nest)),
+            TokenKind::Sign(b')') => {
                 let inner = std::mem::replace(&mut nest, outer.pop().unwrap_or_default());
                 close(inner, &mut nest, &mut levels);
             }

@@ -2,7 +2,7 @@
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum TokenKind {
     /// White space, or a comment.
     Blank,
     /// A keyword or a name that is not quoted.
@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     Quoted,
     /// A string, which is a name where only a name can be.
     Text,
+    /// A parameter, with its sigil.
     Parameter,
     /// Something in quotes that does not end.
     Unended,
@@ -22,16 +23,19 @@ pub(crate) enum Kind {
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token<'s> {
-    pub(crate) kind: Kind,
-    pub(crate) text: &'s str,
-    /// Where it begins in the text.
-    pub(crate) at: usize,
+pub struct Token<'s> {
+    /// What it is.
+    pub kind: TokenKind,
+    /// The piece itself.
+    pub text: &'s str,
+    /// Where it begins in the text, in bytes.
+    pub at: usize,
 }
 
 impl Token<'_> {
-    pub(crate) fn is_word(&self, word: &str) -> bool {
-        self.kind == Kind::Word && self.text.eq_ignore_ascii_case(word)
+    /// Whether it is `word`, in whatever case, without quotes.
+    pub fn is_word(&self, word: &str) -> bool {
+        self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
     pub(crate) fn end(&self) -> usize {
@@ -39,12 +43,12 @@ impl Token<'_> {
     }
 
     /// The name that it is, where only a name can be.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         let inner = || &self.text[1..self.text.len() - 1];
         match (self.kind, self.text.get(..1)) {
-            (Kind::Word, _) => Some(self.text.to_owned()),
-            (Kind::Quoted, Some("[")) => Some(inner().to_owned()),
-            (Kind::Quoted | Kind::Text, Some(quote)) => {
+            (TokenKind::Word, _) => Some(self.text.to_owned()),
+            (TokenKind::Quoted, Some("[")) => Some(inner().to_owned()),
+            (TokenKind::Quoted | TokenKind::Text, Some(quote)) => {
                 Some(inner().replace(&quote.repeat(2), quote))
             }
             _ => None,
@@ -53,13 +57,15 @@ impl Token<'_> {
 }
 
 /// The tokens of a text.
-pub(crate) struct Scan<'s> {
+#[derive(Clone, Debug)]
+pub struct Scan<'s> {
     text: &'s str,
     at: usize,
 }
 
 impl<'s> Scan<'s> {
-    pub(crate) fn of(text: &'s str) -> Scan<'s> {
+    /// Those of `text`.
+    pub fn of(text: &'s str) -> Scan<'s> {
         Scan { text, at: 0 }
     }
 }
@@ -83,11 +89,11 @@ fn up_to(text: &str, end: &str) -> usize {
 }
 
 /// What stands in quotes, in which a doubled quote is one of the text.
-fn quoted(text: &str, kind: Kind) -> (Kind, usize) {
+fn quoted(text: &str, kind: TokenKind) -> (TokenKind, usize) {
     let (bytes, mut at) = (text.as_bytes(), 1);
     loop {
         let Some(end) = bytes[at..].iter().position(|byte| *byte == bytes[0]) else {
-            return (Kind::Unended, text.len());
+            return (TokenKind::Unended, text.len());
         };
         at += end + 1;
         if bytes.get(at) != Some(&bytes[0]) {
@@ -121,26 +127,26 @@ impl<'s> Iterator for Scan<'s> {
         let (rest, at) = (&self.text[self.at..], self.at);
         let first = rest.chars().next()?;
         let (kind, length) = match first {
-            _ if is_space(first) => (Kind::Blank, 1),
+            _ if is_space(first) => (TokenKind::Blank, 1),
             // Only where a token could begin: within a name it is a part of it.
-            '\u{feff}' => (Kind::Blank, first.len_utf8()),
-            '-' if rest.starts_with("--") => (Kind::Blank, up_to(rest, "\n")),
-            '/' if rest.starts_with("/*") => (Kind::Blank, up_to(rest, "*/")),
-            '\'' => quoted(rest, Kind::Text),
-            '"' | '`' => quoted(rest, Kind::Quoted),
+            '\u{feff}' => (TokenKind::Blank, first.len_utf8()),
+            '-' if rest.starts_with("--") => (TokenKind::Blank, up_to(rest, "\n")),
+            '/' if rest.starts_with("/*") => (TokenKind::Blank, up_to(rest, "*/")),
+            '\'' => quoted(rest, TokenKind::Text),
+            '"' | '`' => quoted(rest, TokenKind::Quoted),
             '[' => match rest.find(']') {
-                Some(end) => (Kind::Quoted, end + 1),
-                None => (Kind::Unended, rest.len()),
+                Some(end) => (TokenKind::Quoted, end + 1),
+                None => (TokenKind::Unended, rest.len()),
             },
             // A word may follow directly.
-            '?' => (Kind::Parameter, 1 + run(&rest[1..], |sign| sign.is_ascii_digit())),
-            ':' | '@' | '$' | '#' => (Kind::Parameter, parameter(rest)),
+            '?' => (TokenKind::Parameter, 1 + run(&rest[1..], |sign| sign.is_ascii_digit())),
+            ':' | '@' | '$' | '#' => (TokenKind::Parameter, parameter(rest)),
             '0'..='9' => {
                 let is_part = |sign: char| sign.is_ascii_alphanumeric() || "_.".contains(sign);
-                (Kind::Number, run(rest, is_part))
+                (TokenKind::Number, run(rest, is_part))
             }
-            _ if is_of_word(first) => (Kind::Word, run(rest, is_of_word)),
-            _ => (Kind::Sign(first as u8), 1),
+            _ if is_of_word(first) => (TokenKind::Word, run(rest, is_of_word)),
+            _ => (TokenKind::Sign(first as u8), 1),
         };
         self.at += length;
         Some(Token { kind, text: &rest[..length], at })
@@ -150,7 +156,7 @@ impl<'s> Iterator for Scan<'s> {
 /// The first token that is no blank and no empty statement.
 #[inline]
 pub(crate) fn first(sql: &str) -> Option<Token<'_>> {
-    Scan::of(sql).find(|token| !matches!(token.kind, Kind::Blank | Kind::Sign(b';')))
+    Scan::of(sql).find(|token| !matches!(token.kind, TokenKind::Blank | TokenKind::Sign(b';')))
 }
 
 /// Cuts a script into its statements, which can then be run one after the other.
@@ -195,11 +201,11 @@ impl<'s> Iterator for Statements<'s> {
 /// Takes the first statement off `rest`, which may be one without words.
 fn cut_next<'s>(rest: &mut &'s str) -> &'s str {
     let (mut scan, mut start, mut ends_at_end) = (Scan::of(rest), Start::Nothing, 0);
-    for token in scan.by_ref().filter(|token| token.kind != Kind::Blank) {
+    for token in scan.by_ref().filter(|token| token.kind != TokenKind::Blank) {
         start = start.followed_by(&token);
         ends_at_end = match token.kind {
-            Kind::Sign(b';') if start != Start::Trigger || ends_at_end == 2 => break,
-            Kind::Sign(b';') => 1,
+            TokenKind::Sign(b';') if start != Start::Trigger || ends_at_end == 2 => break,
+            TokenKind::Sign(b';') => 1,
             _ if ends_at_end == 1 && token.is_word("end") => 2,
             _ => 0,
         };
@@ -224,7 +230,7 @@ impl Start {
         let is = |known: &[&str]| known.iter().any(|word| token.is_word(word));
         match self {
             // An empty statement has ended.
-            Start::Nothing if token.kind == Kind::Sign(b';') => Start::Nothing,
+            Start::Nothing if token.kind == TokenKind::Sign(b';') => Start::Nothing,
             Start::Nothing if is(&["explain"]) => Start::Explain,
             Start::Explain if is(&["query", "plan"]) => Start::Explain,
             Start::Nothing | Start::Explain if is(&["create"]) => Start::Create,

@@ -19,7 +19,7 @@ use rusqlite::{OptionalExtension as _, Result};
 
 use super::maintenance::Maintenance;
 use crate::names::quoted;
-use crate::scan::{Kind, Scan, Token};
+use crate::scan::{Scan, Token, TokenKind};
 
 /// Rows whose words are in memory together.
 const ROWS: u32 = 256;
@@ -148,8 +148,8 @@ impl External {
     /// What `definition` says of a table of FTS5 whose texts are elsewhere.
     fn of(definition: &str) -> Option<External> {
         let tokens: Vec<_> =
-            Scan::of(definition).filter(|token| token.kind != Kind::Blank).collect();
-        let is = |sign: u8| move |token: &Token<'_>| token.kind == Kind::Sign(sign);
+            Scan::of(definition).filter(|token| token.kind != TokenKind::Blank).collect();
+        let is = |sign: u8| move |token: &Token<'_>| token.kind == TokenKind::Sign(sign);
         let begin = tokens.iter().position(is(b'('))?;
         let end = tokens.iter().rposition(is(b')'))?;
         let module = tokens[..begin].last()?.name()?;
@@ -159,7 +159,7 @@ impl External {
         let (mut content, mut key) = (None, None);
         for argument in tokens.get(begin + 1..end)?.split(is(b',')) {
             let [name, equals, value, ..] = argument else { continue };
-            if name.kind != Kind::Word || equals.kind != Kind::Sign(b'=') {
+            if name.kind != TokenKind::Word || equals.kind != TokenKind::Sign(b'=') {
                 continue;
             }
             let name = name.text.to_ascii_lowercase();

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::FUNCTION;
 use crate::names::quoted;
-use crate::scan::{Kind, Scan, Token};
+use crate::scan::{Scan, Token, TokenKind};
 use crate::verb::has_word;
 
 /// The tokens of `sql` without blanks; `None` where SQLite may cut it otherwise.
@@ -27,21 +27,21 @@ fn tokens(sql: &str) -> Option<Vec<Token<'_>>> {
     for token in Scan::of(sql) {
         let text = token.text;
         let is_certain = match token.kind {
-            Kind::Blank if text.starts_with("/*") => text.len() > 3 && text.ends_with("*/"),
+            TokenKind::Blank if text.starts_with("/*") => text.len() > 3 && text.ends_with("*/"),
             // To SQLite a byte order mark is one where it begins a token.
-            Kind::Blank => text != "\u{feff}",
+            TokenKind::Blank => text != "\u{feff}",
             // Those of Tcl can have parentheses.
-            Kind::Parameter => {
+            TokenKind::Parameter => {
                 text.starts_with('?') || text.len() > 1 && !text[1..].contains(['(', ':'])
             }
             // An end of the text to SQLite.
-            Kind::Sign(0) | Kind::Unended => false,
+            TokenKind::Sign(0) | TokenKind::Unended => false,
             _ => true,
         };
         if !is_certain {
             return None;
         }
-        if token.kind != Kind::Blank {
+        if token.kind != TokenKind::Blank {
             tokens.push(token);
         }
     }
@@ -68,7 +68,7 @@ impl Value {
         let said = match first.kind {
             _ if tokens.len() > 1 => Said::Other,
             _ if first.is_word("NULL") => Said::Null,
-            Kind::Parameter => Said::Parameter,
+            TokenKind::Parameter => Said::Parameter,
             _ => Said::Other,
         };
         Some(Value { at: first.at..last.end(), said })
@@ -126,7 +126,7 @@ impl<'s> Reader<'s> {
     }
 
     fn take_sign(&mut self, sign: u8) -> bool {
-        let is_there = self.peek().is_some_and(|token| token.kind == Kind::Sign(sign));
+        let is_there = self.peek().is_some_and(|token| token.kind == TokenKind::Sign(sign));
         self.next += usize::from(is_there);
         is_there
     }
@@ -162,11 +162,11 @@ impl<'s> Reader<'s> {
             let is_last = loop {
                 let token = self.peek()?;
                 match token.kind {
-                    Kind::Sign(b'(') => depth += 1,
-                    Kind::Sign(b')') if depth == 0 => break true,
-                    Kind::Sign(b')') => depth -= 1,
-                    Kind::Sign(b',') if depth == 0 => break false,
-                    Kind::Sign(b';') => return None,
+                    TokenKind::Sign(b'(') => depth += 1,
+                    TokenKind::Sign(b')') if depth == 0 => break true,
+                    TokenKind::Sign(b')') => depth -= 1,
+                    TokenKind::Sign(b',') if depth == 0 => break false,
+                    TokenKind::Sign(b';') => return None,
                     _ => {}
                 }
                 self.next += 1;
@@ -195,7 +195,7 @@ impl<'s> Reader<'s> {
     /// Whether nothing follows, or what ends an `INSERT`, and no other statement.
     fn is_end(&self) -> bool {
         let rest = &self.tokens[self.next..];
-        let ends = |token: &Token<'_>| token.kind == Kind::Sign(b';');
+        let ends = |token: &Token<'_>| token.kind == TokenKind::Sign(b';');
         let statement = rest.iter().position(ends).unwrap_or(rest.len());
         let is_last = rest[statement..].iter().all(ends);
         is_last && (statement == 0 || self.is("ON") || self.is("RETURNING"))
