@@ -2,3 +2,5 @@
 //! versions 1, 2 and 3, over HTTP and WebSocket.
 
 #![forbid(unsafe_code)]
+
+pub mod hrana;
