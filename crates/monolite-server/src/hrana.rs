@@ -9,6 +9,8 @@
 //! Streams, stored SQL, batons and transports: nothing here does I/O or knows the engine, but for
 //! the values of SQLite, which [`Rows`] writes.
 
+mod decode;
+mod encode;
 pub mod request;
 pub mod response;
 pub mod rows;

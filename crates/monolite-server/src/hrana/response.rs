@@ -1,6 +1,11 @@
 //! Owns what clients are answered: the responses of all versions and transports.
 
-use super::{EncodedRow, Rows};
+use super::encode::json::Rowid;
+use super::encode::{json, protobuf};
+use super::{EncodedRow, Encoding, Rows};
+
+/// What a response takes beside its rows, mostly.
+const ROOM: usize = 512;
 
 /// An error as clients read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,4 +182,127 @@ pub enum ServerMessage {
         /// Why.
         error: ProtocolError,
     },
+}
+
+impl ProtocolError {
+    /// An error with neither a finer code nor a place.
+    pub fn new(code: &str, message: impl Into<String>) -> ProtocolError {
+        let (message, code) = (message.into(), code.to_owned());
+        ProtocolError { message, code, extended_code: None, offset: None }
+    }
+
+    /// The body of a response that is not 200: JSON in all versions, which clients read in four
+    /// ways, as `error`, as `message` or as text.
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        json::error_body(&mut out, self);
+        out
+    }
+}
+
+impl StmtResult {
+    /// The body of the answer to `/v1/execute`, of JSON.
+    ///
+    /// # Panics
+    /// If the rows are not JSON.
+    pub fn v1_body(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.rows.bytes() + ROOM);
+        json::v1(&mut out, |out| json::stmt_result(out, self));
+        out
+    }
+}
+
+impl BatchResult {
+    /// The body of the answer to `/v1/batch`, of JSON.
+    ///
+    /// # Panics
+    /// If rows are not JSON.
+    pub fn v1_body(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.row_bytes() + ROOM);
+        json::v1(&mut out, |out| json::batch_result(out, self));
+        out
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.step_results.iter().flatten().map(|step| step.rows.bytes()).sum()
+    }
+}
+
+impl StreamResponse {
+    /// The bytes of all rows, most of the response if it is large.
+    pub(super) fn row_bytes(&self) -> usize {
+        match self {
+            StreamResponse::Execute(result) => result.rows.bytes(),
+            StreamResponse::Batch(result) => result.row_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+impl PipelineResponse {
+    /// The body of the answer.
+    ///
+    /// # Panics
+    /// If rows are in another encoding.
+    pub fn encode(&self, encoding: Encoding) -> Vec<u8> {
+        let rows: usize = self.results.iter().flatten().map(StreamResponse::row_bytes).sum();
+        let mut out = Vec::with_capacity(rows + ROOM * (1 + self.results.len()));
+        match encoding {
+            Encoding::Json => json::pipeline(&mut out, self),
+            Encoding::Protobuf => protobuf::pipeline(&mut out, self),
+        }
+        out
+    }
+}
+
+impl ServerMessage {
+    /// The content of a text frame for JSON, of a binary one for Protobuf.
+    ///
+    /// # Panics
+    /// If rows are in another encoding.
+    pub fn encode(&self, encoding: Encoding) -> Vec<u8> {
+        let rows = match self {
+            ServerMessage::ResponseOk { response: SocketResponse::Stream(response), .. } => {
+                response.row_bytes()
+            }
+            _ => 0,
+        };
+        let mut out = Vec::with_capacity(rows + ROOM);
+        match encoding {
+            Encoding::Json => json::server_message(&mut out, self),
+            Encoding::Protobuf => protobuf::server_message(&mut out, self),
+        }
+        out
+    }
+}
+
+/// Adds the beginning of the answer of `/v3/cursor`, before the batch runs.
+pub fn encode_cursor_head(baton: Option<&str>, encoding: Encoding, out: &mut Vec<u8>) {
+    match encoding {
+        Encoding::Json => {
+            json::head(out, baton);
+            json::put(out, "}\n");
+        }
+        Encoding::Protobuf => protobuf::delimited(out, 0, |out| protobuf::head(out, baton)),
+    }
+}
+
+impl CursorEntry {
+    /// Adds the entry to the answer of `/v3/cursor`: a line of JSON, or a message of Protobuf behind
+    /// its length.
+    ///
+    /// # Panics
+    /// If it is a row in another encoding.
+    pub fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) {
+        match encoding {
+            Encoding::Json => {
+                json::cursor_entry(out, self, Rowid::Number);
+                json::put(out, "\n");
+            }
+            Encoding::Protobuf if *self == CursorEntry::ReplicationIndex => {}
+            Encoding::Protobuf => {
+                protobuf::delimited(out, 0, |out| protobuf::cursor_entry(out, self));
+            }
+        }
+    }
 }
