@@ -2,9 +2,11 @@
 
 mod archive;
 mod files;
+mod serve;
 
 pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
+pub(crate) use serve::Serve;
 
 use crate::developer::arguments as developer;
 use clap::{Parser, Subcommand};
@@ -30,6 +32,10 @@ pub(crate) enum Command {
     /// Change a database's schema step by step, each step once
     #[command(subcommand, long_about = files::MIGRATE_HELP)]
     Migrate(Migrate),
+
+    /// Serve databases over the network, for the clients of libSQL
+    #[command(long_about = serve::SERVE_HELP)]
+    Serve(Serve),
 
     /// Look at a database's history in a directory or a bucket, or tend it
     #[command(subcommand, long_about = archive::ARCHIVE_HELP)]

@@ -18,6 +18,7 @@ mod interrupt;
 mod json;
 mod migrate;
 mod out;
+mod serve;
 mod words;
 
 #[cfg(not(feature = "developer"))]
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Archive(command) => archive::run(&command),
         Command::Restore(arguments) => archive::run_restore(&arguments),
     };

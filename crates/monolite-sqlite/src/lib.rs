@@ -68,7 +68,7 @@ pub use revoke::{Revocation, Revoker};
 pub use rowids::plain::{PlainNumbers, inserted_into};
 pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
-pub use scan::{Scan, Statements, Token, TokenKind, statements};
+pub use scan::{Scan, Statements, Token, TokenKind, first as first_token, statements};
 pub use surroundings::Surroundings;
 pub use traits::Traits;
 pub use untrusted::QUERY_INSTRUCTIONS;

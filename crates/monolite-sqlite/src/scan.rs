@@ -155,7 +155,7 @@ impl<'s> Iterator for Scan<'s> {
 
 /// The first token that is no blank and no empty statement.
 #[inline]
-pub(crate) fn first(sql: &str) -> Option<Token<'_>> {
+pub fn first(sql: &str) -> Option<Token<'_>> {
     Scan::of(sql).find(|token| !matches!(token.kind, TokenKind::Blank | TokenKind::Sign(b';')))
 }
 

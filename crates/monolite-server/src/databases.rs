@@ -1,0 +1,166 @@
+//! Owns which databases there are, and which of them are open: a database opens on its first use,
+//! and closes when it has not been used for a while.
+//!
+//! # Invariants
+//! A name of a client is never part of a path before it was found to be one: `a` to `z`, `0` to
+//! `9` and `-`, 63 at most.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use monolite::{Database, Options};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+
+use crate::hrana::ProtocolError;
+
+/// How long an unused database stays open.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// The name of the database where the server has one file.
+pub(crate) const ONLY: &str = "default";
+
+/// Where the databases are.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// One database: this file, created if it is not there.
+    File(PathBuf),
+    /// Each `name.db` of this directory, by its name.
+    Directory(PathBuf),
+}
+
+pub(crate) struct Databases {
+    data: Data,
+    places: Mutex<HashMap<String, Arc<Place>>>,
+}
+
+/// A database, if it is open. A user has the lock to read, and what opens or closes it to write.
+struct Place {
+    path: PathBuf,
+    database: Arc<RwLock<Option<Database>>>,
+    last_use: Mutex<Instant>,
+}
+
+/// A database that stays open while this is held.
+pub(crate) struct InUse {
+    pub(crate) name: String,
+    guard: OwnedRwLockReadGuard<Option<Database>, Database>,
+}
+
+impl InUse {
+    pub(crate) fn database(&self) -> &Database {
+        &self.guard
+    }
+}
+
+impl Databases {
+    pub(crate) fn new(data: Data) -> Databases {
+        Databases { data, places: Mutex::default() }
+    }
+
+    /// The database `name`, or the only one, opened if it is not.
+    pub(crate) async fn get(&self, name: Option<&str>) -> Result<InUse, ProtocolError> {
+        let (name, path) = self.path_of(name)?;
+        let place = self.place(&name, &path)?;
+        loop {
+            let guard = Arc::clone(&place.database).read_owned().await;
+            *lock(&place.last_use) = Instant::now();
+            if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
+                return Ok(InUse { name, guard });
+            }
+            let mut closed = Arc::clone(&place.database).write_owned().await;
+            if closed.is_none() {
+                *closed = Some(self.open(&path).await?);
+            }
+        }
+    }
+
+    async fn open(&self, path: &Path) -> Result<Database, ProtocolError> {
+        let (path, is_created) = (path.to_owned(), matches!(self.data, Data::File(_)));
+        let opened = tokio::task::spawn_blocking(move || {
+            if !is_created && !path.exists() {
+                return Err(None);
+            }
+            Options::new().open(&path).map_err(Some)
+        });
+        match opened.await {
+            Ok(Ok(database)) => Ok(database),
+            Ok(Err(Some(error))) => {
+                Err(ProtocolError::new("DATABASE_NOT_OPENED", error.to_string()))
+            }
+            Ok(Err(None)) => Err(unknown()),
+            Err(_) => Err(ProtocolError::new("INTERNAL", "the opening ended with a panic")),
+        }
+    }
+
+    fn place(&self, name: &str, path: &Path) -> Result<Arc<Place>, ProtocolError> {
+        let mut places = lock(&self.places);
+        if let Some(place) = places.get(name) {
+            return Ok(Arc::clone(place));
+        }
+        if matches!(self.data, Data::Directory(_)) && !path.exists() {
+            return Err(unknown());
+        }
+        let place = Arc::new(Place {
+            path: path.to_owned(),
+            database: Arc::default(),
+            last_use: Mutex::new(Instant::now()),
+        });
+        places.insert(name.to_owned(), Arc::clone(&place));
+        Ok(place)
+    }
+
+    fn path_of(&self, name: Option<&str>) -> Result<(String, PathBuf), ProtocolError> {
+        match (&self.data, name) {
+            (Data::File(path), None | Some(ONLY)) => Ok((ONLY.to_owned(), path.clone())),
+            (Data::Directory(directory), Some(name)) if is_name(name) => {
+                Ok((name.to_owned(), directory.join(format!("{name}.db"))))
+            }
+            (Data::Directory(_), None) => Err(ProtocolError::new(
+                "DATABASE_NOT_NAMED",
+                "the server has several databases; name one by the path /db/NAME/",
+            )),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Closes the databases that have not been used for a while.
+    pub(crate) async fn close_idle(&self) {
+        self.close_unused_for(IDLE).await;
+    }
+
+    /// Closes those that are open and not in use.
+    pub(crate) async fn close_all(&self) {
+        self.close_unused_for(Duration::ZERO).await;
+    }
+
+    async fn close_unused_for(&self, time: Duration) {
+        let all: Vec<_> = lock(&self.places).values().cloned().collect();
+        for place in all {
+            if lock(&place.last_use).elapsed() < time {
+                continue;
+            }
+            let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else { continue };
+            if let Some(database) = open.take() {
+                let closed = tokio::task::spawn_blocking(move || database.close()).await;
+                if let Ok(Err(error)) = closed {
+                    crate::log::error(&format!("{}: {error}", place.path.display()));
+                }
+            }
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(fits)
+}
+
+fn unknown() -> ProtocolError {
+    ProtocolError::new("DATABASE_NOT_FOUND", "the server has no database of that name")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,102 @@
+//! Owns what a client is told of an error: the engine's kinds as codes of SQLite, which clients and
+//! their frameworks know, and the server's own codes where SQLite has none.
+
+use monolite::ErrorKind;
+use monolite_sqlite::rusqlite::ffi;
+
+use crate::hrana::ProtocolError;
+
+/// What SQLite says of a statement that it would not take, in its own words.
+pub(crate) fn sqlite_error(message: &str) -> ProtocolError {
+    ProtocolError::new("SQLITE_ERROR", message)
+}
+
+/// A write by a token that may only read.
+pub(crate) fn read_only(remedy: &str) -> ProtocolError {
+    ProtocolError::new("SQLITE_READONLY", format!("attempt to write a readonly database; {remedy}"))
+}
+
+/// The engine's `error` for a client.
+pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
+    if let Some(own) = own_error(error) {
+        return own;
+    }
+    let extended = error.extended_code();
+    let name_of_primary = || extended.and_then(|code| name(code & 0xff)).unwrap_or("SQLITE_ERROR");
+    let offset = error.sql_offset();
+    let (code, extended_code) = match error.kind() {
+        ErrorKind::Conflict => ("SQLITE_BUSY", Some("SQLITE_BUSY_SNAPSHOT")),
+        ErrorKind::Overloaded => ("SQLITE_BUSY", Some("OVERLOADED")),
+        ErrorKind::Timeout => ("SQLITE_INTERRUPT", None),
+        ErrorKind::Constraint => ("SQLITE_CONSTRAINT", extended.and_then(name)),
+        ErrorKind::Invalid if extended.is_some_and(|code| code & 0xff == ffi::SQLITE_AUTH) => {
+            ("BLOCKED", None)
+        }
+        ErrorKind::Invalid if offset.is_some() => ("SQL_INPUT_ERROR", None),
+        ErrorKind::CommitUnknown => ("SQLITE_IOERR", Some("COMMIT_UNKNOWN")),
+        ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Closed => ("SQLITE_IOERR", None),
+        ErrorKind::Aborted => ("SQLITE_ABORT", Some("SQLITE_ABORT_ROLLBACK")),
+        _ => (name_of_primary(), extended.and_then(name)),
+    };
+    let message = match (error.kind(), offset) {
+        // Without the engine's remedy, which is for programs in Rust.
+        _ if code == "SQLITE_READONLY" => "attempt to write a readonly database".to_owned(),
+        // Wrappers that retry match these three words.
+        (ErrorKind::Conflict, _) => format!("database is locked: {}", error.message()),
+        (_, Some(offset)) => format!("{} (at offset {offset})", error.message()),
+        _ => error.message().to_owned(),
+    };
+    ProtocolError {
+        message,
+        code: code.to_owned(),
+        extended_code: extended_code.filter(|extended| *extended != code).map(str::to_owned),
+        offset,
+    }
+}
+
+/// What a closure of the server's has failed with, which the engine passes on as it is.
+fn own_error(error: &monolite::Error) -> Option<ProtocolError> {
+    use monolite_sqlite::rusqlite::Error::UserFunctionError;
+    match error.sqlite()? {
+        UserFunctionError(cause) => cause.downcast_ref::<Own>().map(|own| own.0.clone()),
+        _ => None,
+    }
+}
+
+/// An error of the server's own, on its way through a closure.
+#[derive(Debug)]
+pub(crate) struct Own(ProtocolError);
+
+impl Own {
+    pub(crate) fn as_sqlite(error: ProtocolError) -> monolite_sqlite::rusqlite::Error {
+        monolite_sqlite::rusqlite::Error::UserFunctionError(Box::new(Own(error)))
+    }
+}
+
+impl std::fmt::Display for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Own {}
+
+/// The name of a result code, primary or extended, of those that a client may see.
+fn name(code: i32) -> Option<&'static str> {
+    macro_rules! names {
+        ($($name:ident)*) => {
+            match code { $(ffi::$name => Some(stringify!($name)),)* _ => None }
+        };
+    }
+    names!(
+        SQLITE_ERROR SQLITE_PERM SQLITE_ABORT SQLITE_BUSY SQLITE_LOCKED SQLITE_NOMEM
+        SQLITE_READONLY SQLITE_INTERRUPT SQLITE_IOERR SQLITE_CORRUPT SQLITE_FULL SQLITE_CANTOPEN
+        SQLITE_SCHEMA SQLITE_TOOBIG SQLITE_CONSTRAINT SQLITE_MISMATCH SQLITE_MISUSE SQLITE_AUTH
+        SQLITE_RANGE SQLITE_NOTADB
+        SQLITE_CONSTRAINT_CHECK SQLITE_CONSTRAINT_COMMITHOOK SQLITE_CONSTRAINT_DATATYPE
+        SQLITE_CONSTRAINT_FOREIGNKEY SQLITE_CONSTRAINT_FUNCTION SQLITE_CONSTRAINT_NOTNULL
+        SQLITE_CONSTRAINT_PRIMARYKEY SQLITE_CONSTRAINT_ROWID SQLITE_CONSTRAINT_TRIGGER
+        SQLITE_CONSTRAINT_UNIQUE SQLITE_CONSTRAINT_VTAB SQLITE_BUSY_SNAPSHOT
+        SQLITE_ABORT_ROLLBACK SQLITE_CORRUPT_VTAB SQLITE_CORRUPT_INDEX
+    )
+}

@@ -1,0 +1,316 @@
+//! Owns batches: several statements in one request, each with a condition.
+//!
+//! # Algorithm
+//! The steps run one after the other. Outside of a transaction, though, those that are next to each
+//! other are tried as one closure of the engine: one commit and one sync in place of many, and for
+//! a whole transaction neither replay nor conflict. There are two such pieces:
+//! - statements without `BEGIN`: each is atomic by itself, a failure stays in its step, and to run
+//!   next to each other is an order that autocommit allows;
+//! - from `BEGIN` to `COMMIT`, with a `ROLLBACK` behind it.
+//!
+//! Where the closure cannot do what the steps would have done (a deferred foreign key, a statement
+//! that rolls back, a transaction left open), it changes nothing, and the steps of the piece run
+//! one after the other.
+//!
+//! # Invariants
+//! - A piece gives the same answers in a closure and step by step.
+//! - A piece of which it is not known whether it was committed is not run again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use monolite::{Error, ErrorKind, ReadTx};
+
+use super::{Prepared, Reading, Stored, Stream, leaves_transaction, nothing, prepare, run};
+use crate::auth::Right;
+use crate::control::Control;
+use crate::errors::{protocol_error, sqlite_error};
+use crate::hrana::{
+    Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt, StmtResult,
+};
+
+/// A step that is ready to run.
+struct ReadyStep {
+    condition: Option<Condition>,
+    what: Result<Arc<Prepared>, ProtocolError>,
+}
+
+impl ReadyStep {
+    fn is_due(&self, succeeded: &[bool], is_autocommit: bool) -> bool {
+        self.condition.as_ref().is_none_or(|condition| condition.holds(succeeded, is_autocommit))
+    }
+
+    fn control(&self) -> Option<&Control> {
+        self.what.as_ref().ok()?.control.as_ref()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.what.as_ref().is_ok_and(|what| what.control.is_none())
+    }
+}
+
+/// What has become of a step.
+enum Outcome {
+    Skipped,
+    Done(StmtResult),
+    Failed(ProtocolError),
+}
+
+impl Outcome {
+    fn is_done(&self) -> bool {
+        matches!(self, Outcome::Done(_))
+    }
+}
+
+impl Stream {
+    pub(super) async fn batch(
+        &mut self,
+        batch: Batch,
+        stored: &Stored,
+        encoding: Encoding,
+    ) -> Result<BatchResult, ProtocolError> {
+        let ready = |Step { condition, stmt }| ReadyStep {
+            condition,
+            what: prepare(stmt, stored, encoding).map(Arc::new),
+        };
+        let steps: Arc<[ReadyStep]> = batch.steps.into_iter().map(ready).collect();
+        let outcomes = self.steps(&steps).await;
+        let mut result = BatchResult { step_results: Vec::new(), step_errors: Vec::new() };
+        for outcome in outcomes {
+            let (done, failed) = match outcome {
+                Outcome::Skipped => (None, None),
+                Outcome::Done(done) => (Some(done), None),
+                Outcome::Failed(error) => (None, Some(error)),
+            };
+            result.step_results.push(done);
+            result.step_errors.push(failed);
+        }
+        Ok(result)
+    }
+
+    /// Runs the statements of a script up to the first that fails.
+    pub(super) async fn sequence(&mut self, script: &str) -> Result<(), ProtocolError> {
+        let step = |(number, sql): (usize, &str)| {
+            let before = number.checked_sub(1).map(|before| Condition::Ok(before as u32));
+            let sql = Some(sql.to_owned());
+            let (args, named_args) = (Vec::new(), Vec::new());
+            let stmt = Stmt { sql, sql_id: None, args, named_args, want_rows: false };
+            let what = prepare(stmt, &Stored::default(), Encoding::Json).map(Arc::new);
+            ReadyStep { condition: before, what }
+        };
+        let steps: Arc<[ReadyStep]> = monolite::statements(script).enumerate().map(step).collect();
+        let outcomes = self.steps(&steps).await;
+        let failed = outcomes.into_iter().find_map(|outcome| match outcome {
+            Outcome::Failed(error) => Some(error),
+            _ => None,
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn steps(&mut self, steps: &Arc<[ReadyStep]>) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(steps.len());
+        let mut succeeded: Vec<bool> = Vec::with_capacity(steps.len());
+        // No piece is tried before here.
+        let mut one_by_one_up_to = 0;
+        while let Some(step) = steps.get(outcomes.len()) {
+            let at = outcomes.len();
+            if at >= one_by_one_up_to
+                && self.is_autocommit()
+                && let Some(end) = piece(steps, at)
+            {
+                if let Some(done) = self.together(steps, at, end, &succeeded).await {
+                    succeeded.extend(done.iter().map(Outcome::is_done));
+                    outcomes.extend(done);
+                    continue;
+                }
+                one_by_one_up_to = end;
+            }
+            let outcome = self.step(step, &succeeded).await;
+            succeeded.push(outcome.is_done());
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    async fn step(&mut self, step: &ReadyStep, succeeded: &[bool]) -> Outcome {
+        if !step.is_due(succeeded, self.is_autocommit()) {
+            return Outcome::Skipped;
+        }
+        let done = match &step.what {
+            Ok(what) => self.execute(Arc::clone(what)).await,
+            Err(error) => Err(error.clone()),
+        };
+        done.map_or_else(Outcome::Failed, Outcome::Done)
+    }
+
+    /// Runs the piece from `at` to `end` in one closure; `None` if nothing was changed and it has to
+    /// run step by step.
+    async fn together(
+        &self,
+        steps: &Arc<[ReadyStep]>,
+        at: usize,
+        end: usize,
+        succeeded: &[bool],
+    ) -> Option<Vec<Outcome>> {
+        let all = &steps[at..end];
+        let only_reads = |step: &ReadyStep| {
+            step.control().is_some()
+                || step.what.as_ref().is_ok_and(|what| Reading::of(&what.sql) == Reading::Yes)
+        };
+        let reads = self.right == Right::ReadOnly || all.iter().all(only_reads);
+        let known = succeeded.to_vec();
+        let left = Arc::new(Mutex::new(None));
+        let piece = Piece { steps: Arc::clone(steps), at, end, known, left: Arc::clone(&left) };
+        let ended = if reads {
+            self.db.read_durable(move |tx| piece.run(tx)).await
+        } else {
+            self.db.write(move |tx| piece.run(tx)).await
+        };
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ended {
+            Ok(()) => Some(left.expect("a piece that ends well leaves its outcomes").outcomes),
+            // It has undone its own changes, as it was asked to.
+            Err(_) if left.as_ref().is_some_and(|left| left.is_rolled_back) => {
+                left.map(|left| left.outcomes)
+            }
+            Err(error) => failed(all, left, &error),
+        }
+    }
+}
+
+/// The outcomes of a piece whose closure or commit has failed with `error`; `None` if the steps can
+/// run one by one instead.
+fn failed(steps: &[ReadyStep], left: Option<Left>, error: &Error) -> Option<Vec<Outcome>> {
+    let is_transaction = steps.first().is_some_and(|step| step.control().is_some());
+    let may_be_committed = matches!(
+        error.kind(),
+        ErrorKind::CommitUnknown | ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Internal
+    );
+    let is_of_steps = matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Aborted);
+    if !may_be_committed && (is_of_steps || !is_transaction) {
+        return None;
+    }
+    let mut outcomes = left.map_or_else(Vec::new, |left| left.outcomes);
+    let error = || Outcome::Failed(protocol_error(error));
+    if is_transaction {
+        let commits = |step: &ReadyStep| step.control() == Some(&Control::Commit);
+        let commit = steps.iter().position(commits).unwrap_or(0);
+        outcomes.truncate(commit);
+        outcomes.push(error());
+    } else {
+        outcomes.iter_mut().for_each(|outcome| *outcome = error());
+        if outcomes.is_empty() {
+            outcomes.push(error());
+        }
+    }
+    outcomes.resize_with(steps.len(), || Outcome::Skipped);
+    Some(outcomes)
+}
+
+/// Where the piece that begins with the step `at` ends, if it has two steps or more.
+fn piece(steps: &[ReadyStep], at: usize) -> Option<usize> {
+    let plain_from = |from: usize| {
+        steps[from..].iter().position(|step| !step.is_plain()).map_or(steps.len(), |n| from + n)
+    };
+    let end = match steps[at].control() {
+        Some(Control::Begin { is_read_only: false }) => {
+            let commit = plain_from(at + 1);
+            if steps.get(commit)?.control() != Some(&Control::Commit) {
+                return None;
+            }
+            let is_rollback = |step: &ReadyStep| step.control() == Some(&Control::Rollback);
+            let behind = steps[commit + 1..].iter().take_while(|step| is_rollback(step)).count();
+            commit + 1 + behind
+        }
+        _ => plain_from(at),
+    };
+    (end >= at + 2).then_some(end)
+}
+
+/// Some steps of a batch, as a closure runs them.
+struct Piece {
+    steps: Arc<[ReadyStep]>,
+    at: usize,
+    end: usize,
+    /// Which steps before were done.
+    known: Vec<bool>,
+    left: Arc<Mutex<Option<Left>>>,
+}
+
+/// What a run of a piece leaves, also when it changes nothing.
+struct Left {
+    outcomes: Vec<Outcome>,
+    is_rolled_back: bool,
+}
+
+impl Piece {
+    /// Runs the steps; an error has the engine undo them.
+    fn run(&self, tx: &ReadTx<'_>) -> monolite::Result<()> {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut running = Running { tx, is_open: false, is_rolled_back: false };
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(self.end - self.at);
+        let mut succeeded = self.known.clone();
+        for step in &self.steps[self.at..self.end] {
+            let is_due = step.is_due(&succeeded, !running.is_open);
+            let outcome = if is_due { running.step(step)? } else { Outcome::Skipped };
+            succeeded.push(outcome.is_done());
+            outcomes.push(outcome);
+        }
+        if running.is_open {
+            return Err(Error::aborted("the batch leaves its transaction open"));
+        }
+        let is_rolled_back = running.is_rolled_back;
+        let left = Left { outcomes, is_rolled_back };
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        if is_rolled_back { Err(Error::aborted("the batch rolls back")) } else { Ok(()) }
+    }
+}
+
+struct Running<'t, 'c> {
+    tx: &'t ReadTx<'c>,
+    is_open: bool,
+    is_rolled_back: bool,
+}
+
+impl Running<'_, '_> {
+    /// An error has the whole piece undone.
+    fn step(&mut self, step: &ReadyStep) -> monolite::Result<Outcome> {
+        let what = match &step.what {
+            Ok(what) => what,
+            Err(error) => return Ok(Outcome::Failed(error.clone())),
+        };
+        let began = Instant::now();
+        let done = match &what.control {
+            None => match run(self.tx, what) {
+                Ok(result) => return Ok(Outcome::Done(result)),
+                Err(error) if leaves_transaction(&error) => {
+                    return Ok(Outcome::Failed(protocol_error(&error)));
+                }
+                Err(error) => return Err(error),
+            },
+            Some(Control::Begin { .. }) => {
+                self.is_open = true;
+                Ok(())
+            }
+            Some(Control::Commit) => self.end("commit"),
+            Some(Control::Rollback) => {
+                let ended = self.end("rollback");
+                self.is_rolled_back |= ended.is_ok();
+                ended
+            }
+            Some(_) => unreachable!("a piece has no other control"),
+        };
+        Ok(match done {
+            Ok(()) => Outcome::Done(nothing(what.encoding, began)),
+            Err(error) => Outcome::Failed(error),
+        })
+    }
+
+    fn end(&mut self, what: &str) -> Result<(), ProtocolError> {
+        if !self.is_open {
+            return Err(sqlite_error(&format!("cannot {what} - no transaction is active")));
+        }
+        self.is_open = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Owns the streams that live between two requests over HTTP, and the batons by which clients name
+//! them.
+//!
+//! # Format
+//! A baton is base64 without padding of: the stream's number (16 random bytes), how many requests
+//! it has had (8, big-endian), and an HMAC-SHA256 over both, the database and the principal (32),
+//! with a key drawn at start.
+//!
+//! # Invariants
+//! - A baton is good for one request. The second request with it is refused, and the stream lives
+//!   on: a proxy that repeats a request must not end a transaction.
+//! - A baton is no credential: each request has shown its token before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::databases::InUse;
+use crate::hrana::ProtocolError;
+use crate::stream::{Stored, Stream};
+
+/// How long a stream without a transaction waits for its next request; that of sqld.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How long one with a transaction does: the engine has ended the transaction before.
+const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(65);
+
+/// Most streams that live at once.
+const MOST: usize = 10_000;
+
+type Number = [u8; 16];
+
+/// A stream, with what belongs to it.
+pub(crate) struct Session {
+    pub(crate) stream: Stream,
+    pub(crate) stored: Stored,
+    /// Keeps the database open.
+    pub(crate) database: InUse,
+    number: Number,
+    requests: u64,
+    last_use: Instant,
+}
+
+impl Session {
+    pub(crate) fn has_state(&self) -> bool {
+        !self.stream.is_autocommit() || !self.stored.is_empty()
+    }
+
+    fn is_expired(&self, now: Instant) -> bool {
+        let limit = if self.stream.is_autocommit() { IDLE } else { IDLE_IN_TRANSACTION };
+        now.duration_since(self.last_use) > limit
+    }
+}
+
+/// A session during a request; no other request has it. Its stream ends when this is dropped before
+/// it was put back: the client went away, and does not know what was done.
+pub(crate) struct Held {
+    session: OwnedMutexGuard<Session>,
+    streams: Arc<Streams>,
+    is_kept: bool,
+}
+
+impl std::ops::Deref for Held {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+impl Held {
+    /// Lets the stream live on for the baton that it was given.
+    pub(crate) fn keep(mut self) {
+        self.last_use = Instant::now();
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.streams.live().remove(&self.session.number);
+        }
+    }
+}
+
+pub(crate) struct Streams {
+    key: hmac::Key,
+    random: SystemRandom,
+    live: Mutex<HashMap<Number, Arc<tokio::sync::Mutex<Session>>>>,
+}
+
+impl Streams {
+    pub(crate) fn new() -> Streams {
+        let random = SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
+        let key = key.expect("the system gives random numbers");
+        Streams { key, random, live: Mutex::default() }
+    }
+
+    /// A new stream. It is in the table from its first baton on.
+    pub(crate) fn open(
+        self: &Arc<Streams>,
+        stream: Stream,
+        database: InUse,
+    ) -> Result<Held, ProtocolError> {
+        let mut number = Number::default();
+        self.random.fill(&mut number).expect("the system gives random numbers");
+        let (stored, last_use) = (Stored::default(), Instant::now());
+        let session = Session { stream, stored, database, number, requests: 0, last_use };
+        let session = Arc::new(tokio::sync::Mutex::new(session));
+        let mut live = self.live();
+        if live.len() >= MOST {
+            return Err(ProtocolError::new(
+                "OVERLOADED",
+                format!("{MOST} streams are open; try again later"),
+            ));
+        }
+        live.insert(number, Arc::clone(&session));
+        drop(live);
+        Ok(self.hold(session.try_lock_owned().expect("it is new")))
+    }
+
+    fn hold(self: &Arc<Streams>, session: OwnedMutexGuard<Session>) -> Held {
+        Held { session, streams: Arc::clone(self), is_kept: false }
+    }
+
+    /// The stream of `baton`, which `principal` has been given for `database`.
+    pub(crate) fn resume(
+        self: &Arc<Streams>,
+        baton: &str,
+        database: &str,
+        principal: &str,
+    ) -> Result<Held, ProtocolError> {
+        let (number, requests) = self.read(baton, database, principal).ok_or_else(expired)?;
+        let session = self.live().get(&number).cloned().ok_or_else(expired)?;
+        let session = session.try_lock_owned().map_err(|_| reused())?;
+        if session.requests != requests {
+            return Err(reused());
+        }
+        Ok(self.hold(session))
+    }
+
+    /// The baton for the stream's next request. The stream must be kept for it, by [`Held::keep`].
+    pub(crate) fn next_baton(&self, held: &mut Held, principal: &str) -> String {
+        held.requests += 1;
+        let mut bytes = [&held.number[..], &held.requests.to_be_bytes()].concat();
+        let mac = hmac::sign(&self.key, &message(&bytes, &held.database.name, principal));
+        bytes.extend_from_slice(mac.as_ref());
+        STANDARD_NO_PAD.encode(bytes)
+    }
+
+    /// Ends the streams that have waited too long for their next request.
+    pub(crate) fn end_expired(&self) {
+        let now = Instant::now();
+        // Their transactions end behind the lock.
+        let mut ended = Vec::new();
+        self.live().retain(|_, session| {
+            let is_expired = session.try_lock().is_ok_and(|session| session.is_expired(now));
+            if is_expired {
+                ended.push(Arc::clone(session));
+            }
+            !is_expired
+        });
+    }
+
+    /// Ends all of them.
+    pub(crate) fn end_all(&self) {
+        let all = std::mem::take(&mut *self.live());
+        drop(all);
+    }
+
+    fn live(&self) -> std::sync::MutexGuard<'_, HashMap<Number, Arc<tokio::sync::Mutex<Session>>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, baton: &str, database: &str, principal: &str) -> Option<(Number, u64)> {
+        let bytes = STANDARD_NO_PAD.decode(baton).ok()?;
+        let (signed, mac) = bytes.split_at_checked(24)?;
+        hmac::verify(&self.key, &message(signed, database, principal), mac).ok()?;
+        let (number, requests) = signed.split_at(16);
+        Some((number.try_into().ok()?, u64::from_be_bytes(requests.try_into().ok()?)))
+    }
+}
+
+/// No two triples give one message: the first part has a fixed length, and a name has no NUL.
+fn message(signed: &[u8], database: &str, principal: &str) -> Vec<u8> {
+    [signed, database.as_bytes(), b"\0", principal.as_bytes()].concat()
+}
+
+fn expired() -> ProtocolError {
+    let message = "the stream expired, or the server was started again; begin again";
+    ProtocolError::new("STREAM_EXPIRED", message)
+}
+
+fn reused() -> ProtocolError {
+    ProtocolError::new("BATON_REUSED", "the baton was used before; each is good for one request")
+}

@@ -1,0 +1,528 @@
+//! Owns a connection by WebSocket: many streams at once on one socket.
+//!
+//! # Algorithm
+//! One task reads messages and one writes them. Each stream is a task with its requests in order, so
+//! that streams do not wait for each other. Texts that a client stores belong to the connection;
+//! they are put in place of their numbers when a request is read.
+//!
+//! # Invariants
+//! - No request is read while [`REQUESTS`] are under way: a client that does not read its answers
+//!   is not read either.
+//! - A connection that breaks the protocol is closed; an error of a request is its answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use hyper::body::Incoming;
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+};
+use hyper::upgrade::Upgraded;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use crate::Shared;
+use crate::auth::Principal;
+use crate::hrana::{
+    Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
+    SocketResponse, StreamRequest, StreamResponse,
+};
+use crate::http::{Body, Failure};
+use crate::stream::cursor::AHEAD;
+use crate::stream::{ROWS_BYTES, Stored, Stream};
+
+/// Requests of a connection that are under way at once.
+const REQUESTS: usize = 1_024;
+
+/// Streams of a connection; JavaScript opens one for each transaction.
+const STREAMS: usize = 4_096;
+
+/// Largest message; the Go client reads no more.
+const MESSAGE_BYTES: usize = 16 << 20;
+
+/// How often the other side is asked whether it is there.
+const PING: Duration = Duration::from_secs(20);
+
+/// How long the first message, and an answer to a ping, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether a request asks for a WebSocket.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    let value = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    value.is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
+}
+
+/// Answers the request for a WebSocket, and serves it behind the answer.
+pub(crate) fn upgrade(
+    shared: &Arc<Shared>,
+    mut request: Request<Incoming>,
+    database: Option<String>,
+) -> Result<Response<Body>, Failure> {
+    let key = request.headers().get(SEC_WEBSOCKET_KEY);
+    let key = key.ok_or_else(|| {
+        ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", "the header Sec-WebSocket-Key is missing")
+    })?;
+    let accept = derive_accept_key(key.as_bytes());
+    let protocol = Protocol::chosen(request.headers())?;
+    let upgraded = hyper::upgrade::on(&mut request);
+    let shared = Arc::clone(shared);
+    let encoding = protocol.encoding();
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES))
+            .max_frame_size(Some(MESSAGE_BYTES));
+        let socket = TokioIo::new(upgraded);
+        let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
+        serve(shared, socket, database, encoding).await;
+    });
+    let mut response = Response::new(Body::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let accept = HeaderValue::from_str(&accept).expect("base64 is ASCII");
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if let Some(name) = protocol.name() {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
+    }
+    Ok(response)
+}
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// None was asked for, which is version 1.
+    Unnamed,
+    Hrana1,
+    Hrana2,
+    Hrana3,
+    Hrana3Protobuf,
+}
+
+impl Protocol {
+    /// The best of those that the client speaks.
+    fn chosen(headers: &HeaderMap) -> Result<Protocol, ProtocolError> {
+        const OURS: [Protocol; 4] =
+            [Protocol::Hrana3Protobuf, Protocol::Hrana3, Protocol::Hrana2, Protocol::Hrana1];
+        if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+            return Ok(Protocol::Unnamed);
+        }
+        let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+        let theirs: Vec<&str> = values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+            .collect();
+        let is_asked_for = |protocol: &Protocol| {
+            let name = protocol.name().unwrap_or_default();
+            theirs.iter().any(|asked| asked.eq_ignore_ascii_case(name))
+        };
+        OURS.into_iter().find(is_asked_for).ok_or_else(|| {
+            let message = "none of these subprotocols: hrana3-protobuf, hrana3, hrana2, hrana1";
+            ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", message)
+        })
+    }
+
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Protocol::Unnamed => None,
+            Protocol::Hrana1 => Some("hrana1"),
+            Protocol::Hrana2 => Some("hrana2"),
+            Protocol::Hrana3 => Some("hrana3"),
+            Protocol::Hrana3Protobuf => Some("hrana3-protobuf"),
+        }
+    }
+
+    fn encoding(self) -> Encoding {
+        if self == Protocol::Hrana3Protobuf { Encoding::Protobuf } else { Encoding::Json }
+    }
+}
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, encoding: Encoding) {
+    let (sink, source) = socket.split();
+    let (say, said) = mpsc::unbounded_channel();
+    let writer = tokio::spawn(write(sink, said));
+    let under_way = Arc::new(Semaphore::new(REQUESTS));
+    let (streams, stored) = (HashMap::new(), Stored::default());
+    let principal = None;
+    let mut connection = Connection {
+        shared,
+        database,
+        encoding,
+        principal,
+        streams,
+        cursors: HashMap::new(),
+        stored,
+        under_way,
+        say,
+    };
+    let farewell = connection.read(source).await;
+    // Its streams end with it, and with them their transactions.
+    if let Some(farewell) = farewell {
+        let _ = connection.say.send(Message::Close(Some(farewell)));
+    }
+    drop(connection);
+    let _ = tokio::time::timeout(PATIENCE, writer).await;
+}
+
+/// Sends what is said, until the last speaker is gone.
+async fn write(mut sink: SplitSink<Socket, Message>, mut said: mpsc::UnboundedReceiver<Message>) {
+    while let Some(message) = said.recv().await {
+        if tokio::time::timeout(PATIENCE, sink.send(message)).await.is_err() {
+            break;
+        }
+    }
+    let _ = sink.close().await;
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    database: Option<String>,
+    encoding: Encoding,
+    /// Who it is, once it has said hello.
+    principal: Option<Principal>,
+    streams: HashMap<i32, Requests>,
+    /// The stream of each open cursor.
+    cursors: HashMap<i32, i32>,
+    stored: Stored,
+    under_way: Arc<Semaphore>,
+    say: mpsc::UnboundedSender<Message>,
+}
+
+/// The requests of a stream, which its task runs in order.
+type Requests = mpsc::UnboundedSender<(i32, Ask, OwnedSemaphorePermit)>;
+
+/// What the task of a stream is asked to do.
+enum Ask {
+    Open,
+    Run(StreamRequest),
+    OpenCursor(i32, Batch),
+    FetchCursor(i32, u32),
+    CloseCursor(i32),
+    Close,
+}
+
+fn breach(code: CloseCode, reason: &str) -> CloseFrame {
+    CloseFrame { code, reason: reason.to_owned().into() }
+}
+
+impl Connection {
+    /// Reads messages until the connection ends; says why, if it is this side that ends it.
+    async fn read(&mut self, mut source: SplitStream<Socket>) -> Option<CloseFrame> {
+        let mut pings = tokio::time::interval(PING);
+        let mut stops = self.shared.stops.subscribe();
+        let mut heard = tokio::time::Instant::now();
+        loop {
+            let message = tokio::select! {
+                message = source.next() => message,
+                _ = stops.wait_for(|stops| *stops) => {
+                    return Some(breach(CloseCode::Away, "the server stops"));
+                }
+                _ = pings.tick() => {
+                    if heard.elapsed() > PATIENCE {
+                        return None;
+                    }
+                    let _ = self.say.send(Message::Ping(Default::default()));
+                    continue;
+                }
+            };
+            heard = tokio::time::Instant::now();
+            let decoded = match message? {
+                Ok(Message::Text(text)) if self.encoding == Encoding::Json => {
+                    ClientMessage::decode(text.as_bytes(), self.encoding)
+                }
+                Ok(Message::Binary(bytes)) if self.encoding == Encoding::Protobuf => {
+                    ClientMessage::decode(&bytes, self.encoding)
+                }
+                Ok(Message::Text(_) | Message::Binary(_)) => {
+                    let reason = "JSON is text, and Protobuf is binary";
+                    return Some(breach(CloseCode::Unsupported, reason));
+                }
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+                Ok(Message::Close(_)) => return None,
+                Err(tungstenite::Error::Capacity(_)) => {
+                    return Some(breach(CloseCode::Size, "a message has 16 MiB at most"));
+                }
+                Err(_) => return None,
+            };
+            match decoded {
+                Ok(message) => {
+                    if let Err(farewell) = self.take(message).await {
+                        return Some(farewell);
+                    }
+                }
+                Err(error) => return Some(breach(CloseCode::Invalid, &error.message)),
+            }
+        }
+    }
+
+    async fn take(&mut self, message: ClientMessage) -> Result<(), CloseFrame> {
+        match message {
+            ClientMessage::Hello { jwt } => self.hello(jwt.as_deref()),
+            ClientMessage::Request { request_id, request } => {
+                if self.principal.is_none() {
+                    return Err(breach(CloseCode::Policy, "say hello first"));
+                }
+                let permit = Arc::clone(&self.under_way).acquire_owned().await;
+                let permit = permit.expect("it is never closed");
+                self.request(request_id, request, permit);
+                Ok(())
+            }
+        }
+    }
+
+    fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
+        let is_first = self.principal.is_none();
+        match self.shared.authenticator.authenticate(token, SystemTime::now()) {
+            Ok(principal) => {
+                self.principal = Some(principal);
+                if is_first {
+                    self.answer(&ServerMessage::HelloOk);
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                let error = ProtocolError::new(refusal.code(), refusal.to_string());
+                self.answer(&ServerMessage::HelloError(error));
+                Err(breach(CloseCode::Policy, "the token was refused"))
+            }
+        }
+    }
+
+    fn answer(&self, message: &ServerMessage) {
+        say(&self.say, message, self.encoding);
+    }
+
+    fn end(&self, request_id: i32, result: Result<SocketResponse, ProtocolError>) {
+        self.answer(&ended(request_id, result));
+    }
+
+    fn request(&mut self, request_id: i32, request: SocketRequest, permit: OwnedSemaphorePermit) {
+        let (stream_id, ask) = match request {
+            SocketRequest::OpenStream { stream_id } => {
+                if let Err(error) = self.open_stream(stream_id) {
+                    return self.end(request_id, Err(error));
+                }
+                (stream_id, Ask::Open)
+            }
+            SocketRequest::CloseStream { stream_id } => (stream_id, Ask::Close),
+            SocketRequest::Stream { stream_id, mut request } => {
+                if let Err(error) = self.stored.resolve(&mut request) {
+                    return self.end(request_id, Err(error));
+                }
+                (stream_id, Ask::Run(request))
+            }
+            SocketRequest::StoreSql { sql_id, sql } => {
+                let stored = self.stored.store(sql_id, sql);
+                let response = SocketResponse::Stream(StreamResponse::StoreSql);
+                return self.end(request_id, stored.map(|()| response));
+            }
+            SocketRequest::CloseSql { sql_id } => {
+                self.stored.close(sql_id);
+                let response = SocketResponse::Stream(StreamResponse::CloseSql);
+                return self.end(request_id, Ok(response));
+            }
+            SocketRequest::OpenCursor { stream_id, cursor_id, batch } => {
+                let mut request = StreamRequest::Batch(batch);
+                if let Err(error) = self.stored.resolve(&mut request) {
+                    return self.end(request_id, Err(error));
+                }
+                let StreamRequest::Batch(batch) = request else { unreachable!("it was one") };
+                self.cursors.insert(cursor_id, stream_id);
+                (stream_id, Ask::OpenCursor(cursor_id, batch))
+            }
+            SocketRequest::FetchCursor { cursor_id, max_count } => {
+                let Some(stream_id) = self.cursors.get(&cursor_id) else {
+                    return self.end(request_id, Err(no_such("cursor", cursor_id)));
+                };
+                (*stream_id, Ask::FetchCursor(cursor_id, max_count))
+            }
+            SocketRequest::CloseCursor { cursor_id } => {
+                let Some(stream_id) = self.cursors.remove(&cursor_id) else {
+                    return self.end(request_id, Err(no_such("cursor", cursor_id)));
+                };
+                (stream_id, Ask::CloseCursor(cursor_id))
+            }
+            SocketRequest::Invalid(error) => return self.end(request_id, Err(error)),
+        };
+        let closes = matches!(ask, Ask::Close);
+        let sent = match self.streams.get(&stream_id) {
+            Some(requests) => requests.send((request_id, ask, permit)).is_ok(),
+            None => false,
+        };
+        if closes {
+            self.streams.remove(&stream_id);
+        }
+        if !sent {
+            self.end(request_id, Err(no_such("stream", stream_id)));
+        }
+    }
+
+    fn open_stream(&mut self, stream_id: i32) -> Result<(), ProtocolError> {
+        if self.streams.contains_key(&stream_id) {
+            let message = format!("stream {stream_id} is open already");
+            return Err(ProtocolError::new("STREAM_EXISTS", message));
+        }
+        self.streams.retain(|_, requests| !requests.is_closed());
+        if self.streams.len() >= STREAMS {
+            let message = format!("{STREAMS} streams are open on this connection; close some");
+            return Err(ProtocolError::new("OVERLOADED", message));
+        }
+        let (ask, asked) = mpsc::unbounded_channel();
+        self.streams.insert(stream_id, ask);
+        let principal = self.principal.clone().expect("it has said hello");
+        let stream = StreamTask {
+            shared: Arc::clone(&self.shared),
+            database: self.database.clone(),
+            principal,
+            encoding: self.encoding,
+            say: self.say.clone(),
+            cursors: HashMap::new(),
+        };
+        tokio::spawn(stream.run(asked));
+        Ok(())
+    }
+}
+
+fn no_such(what: &str, number: i32) -> ProtocolError {
+    let code = format!("{}_NOT_FOUND", what.to_ascii_uppercase());
+    ProtocolError::new(&code, format!("no {what} is open with the number {number}"))
+}
+
+fn ended(request_id: i32, result: Result<SocketResponse, ProtocolError>) -> ServerMessage {
+    match result {
+        Ok(response) => ServerMessage::ResponseOk { request_id, response },
+        Err(error) => ServerMessage::ResponseError { request_id, error },
+    }
+}
+
+fn say(say: &mpsc::UnboundedSender<Message>, message: &ServerMessage, encoding: Encoding) {
+    let bytes = message.encode(encoding);
+    let message = match encoding {
+        Encoding::Json => {
+            let text = String::from_utf8(bytes).expect("JSON is UTF-8");
+            Message::Text(text.into())
+        }
+        Encoding::Protobuf => Message::Binary(bytes.into()),
+    };
+    // Where the writer is gone, so is the client.
+    let _ = say.send(message);
+}
+
+/// A stream of a connection.
+struct StreamTask {
+    shared: Arc<Shared>,
+    database: Option<String>,
+    principal: Principal,
+    encoding: Encoding,
+    say: mpsc::UnboundedSender<Message>,
+    /// What is left of each open cursor.
+    cursors: HashMap<i32, std::vec::IntoIter<CursorEntry>>,
+}
+
+impl StreamTask {
+    /// Runs the requests in order, until the connection has no more.
+    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<(i32, Ask, OwnedSemaphorePermit)>) {
+        // It keeps the database open.
+        let mut opened = Err(no_such("stream", 0));
+        while let Some((request_id, ask, permit)) = asked.recv().await {
+            let result = match ask {
+                Ask::Open => {
+                    opened = self.open().await;
+                    let failed = opened.as_ref().err().cloned();
+                    failed.map_or(Ok(SocketResponse::OpenStream), Err)
+                }
+                Ask::Close => Ok(SocketResponse::CloseStream),
+                ask => match &mut opened {
+                    Ok((stream, _)) => self.answer(stream, ask).await,
+                    Err(error) => Err(error.clone()),
+                },
+            };
+            say(&self.say, &ended(request_id, result), self.encoding);
+            drop(permit);
+        }
+    }
+
+    async fn open(&self) -> Result<(Stream, crate::databases::InUse), ProtocolError> {
+        let name = self.database.as_deref();
+        let right =
+            self.principal.right(name.unwrap_or(crate::databases::ONLY)).ok_or_else(|| {
+                ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
+            })?;
+        let database = self.shared.databases.get(name).await?;
+        let handle = database.database().with_principal(self.principal.id);
+        Ok((Stream::new(&handle, right), database))
+    }
+
+    async fn answer(
+        &mut self,
+        stream: &mut Stream,
+        ask: Ask,
+    ) -> Result<SocketResponse, ProtocolError> {
+        match ask {
+            Ask::Run(request) => {
+                let response = stream.run(request, &mut Stored::default(), self.encoding).await;
+                response.map(SocketResponse::Stream)
+            }
+            Ask::OpenCursor(cursor_id, batch) => {
+                let entries = whole_cursor(stream, batch, self.encoding).await?;
+                self.cursors.insert(cursor_id, entries.into_iter());
+                Ok(SocketResponse::OpenCursor)
+            }
+            Ask::FetchCursor(cursor_id, max_count) => {
+                let left = self.cursors.get_mut(&cursor_id);
+                let left = left.ok_or_else(|| no_such("cursor", cursor_id))?;
+                let entries = left.take(max_count as usize).collect();
+                Ok(SocketResponse::FetchCursor { entries, done: left.len() == 0 })
+            }
+            Ask::CloseCursor(cursor_id) => {
+                self.cursors.remove(&cursor_id);
+                Ok(SocketResponse::CloseCursor)
+            }
+            Ask::Open | Ask::Close => unreachable!("the task answers these"),
+        }
+    }
+}
+
+/// All entries of a cursor. They are fetched piece by piece, between other requests of the stream,
+/// so that no snapshot may wait for the client.
+async fn whole_cursor(
+    stream: &mut Stream,
+    batch: Batch,
+    encoding: Encoding,
+) -> Result<Vec<CursorEntry>, ProtocolError> {
+    let (send, mut sent) = mpsc::channel(AHEAD);
+    let stored = Stored::default();
+    let runs = async {
+        stream.cursor(batch, &stored, encoding, &send).await;
+        drop(send);
+    };
+    let takes = async move {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while let Some(entry) = sent.recv().await {
+            if let CursorEntry::Row(row) = &entry {
+                bytes += row.bytes();
+            }
+            if bytes > ROWS_BYTES {
+                let message = format!("the rows have over {ROWS_BYTES} bytes; select less at once");
+                return Err(ProtocolError::new("RESPONSE_TOO_LARGE", message));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    };
+    tokio::join!(runs, takes).1
+}

@@ -1,0 +1,6 @@
+//! The server as its clients see it, over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod pipeline;
+mod served;

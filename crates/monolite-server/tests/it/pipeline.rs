@@ -1,0 +1,261 @@
+//! Streams over `/v2/pipeline`.
+
+use serde_json::{Value, json};
+
+use crate::served::{Client, Served};
+
+fn with_table() -> Served {
+    let served = Served::one();
+    let create = "CREATE TABLE t(id INTEGER PRIMARY KEY, x UNIQUE)";
+    served.stream().execute(create).unwrap();
+    served
+}
+
+/// As `@libsql/client` sends a transaction: each step if the one before was done, and a rollback if
+/// the commit was not.
+fn transactional(steps: &[&str]) -> Vec<(String, Value)> {
+    let ok = |step: usize| json!({ "type": "ok", "step": step });
+    let mut all = vec![("BEGIN IMMEDIATE".to_owned(), Value::Null)];
+    for sql in steps.iter().copied().chain(["COMMIT"]) {
+        all.push((sql.to_owned(), ok(all.len() - 1)));
+    }
+    let is_open = json!({ "type": "not", "cond": ok(all.len() - 1) });
+    all.push(("ROLLBACK".to_owned(), is_open));
+    all
+}
+
+fn batch(client: &mut Client<'_>, steps: &[(String, Value)]) -> Value {
+    let steps: Vec<_> = steps.iter().map(|(sql, condition)| (&**sql, condition.clone())).collect();
+    client.batch(&steps)
+}
+
+#[test]
+fn a_result_has_what_clients_read() {
+    let served = with_table();
+    let mut client = served.stream();
+    let inserted = client.execute("INSERT INTO t(x) VALUES ('a'), (x'00ff')").unwrap();
+    assert_eq!(inserted["affected_row_count"], 2);
+    assert_eq!(inserted["last_insert_rowid"], "2");
+    let read = client.execute("SELECT id, x, 1.5 AS r, NULL FROM t ORDER BY id").unwrap();
+    assert_eq!(read["cols"][0], json!({ "name": "id", "decltype": "INTEGER" }));
+    assert_eq!(read["cols"][2], json!({ "name": "r", "decltype": null }));
+    let first = json!([
+        { "type": "integer", "value": "1" }, { "type": "text", "value": "a" },
+        { "type": "float", "value": 1.5 }, { "type": "null" },
+    ]);
+    assert_eq!(read["rows"][0], first);
+    assert_eq!(read["rows"][1][1], json!({ "type": "blob", "base64": "AP8" }));
+    assert_eq!(
+        (&read["affected_row_count"], &read["last_insert_rowid"]),
+        (&json!(0), &json!(null))
+    );
+    assert_eq!(client.baton, None, "nothing is left to be kept");
+}
+
+#[test]
+fn arguments_are_bound_by_place_and_by_name() {
+    let served = with_table();
+    let mut client = served.stream();
+    let integer = |n: i64| json!({ "type": "integer", "value": n.to_string() });
+    for args in [
+        json!({ "sql": "SELECT ?1 + ?2", "args": [integer(40), integer(2)] }),
+        json!({ "sql": "SELECT :a + $b", "named_args": [
+            { "name": "a", "value": integer(40) }, { "name": "$b", "value": integer(2) },
+        ] }),
+    ] {
+        let response = client.one(json!({ "type": "execute", "stmt": args })).unwrap();
+        assert_eq!(response["result"]["rows"][0][0]["value"], "42");
+    }
+    let missing = json!({ "sql": "SELECT ?1, ?2", "args": [integer(1)] });
+    assert!(client.one(json!({ "type": "execute", "stmt": missing })).is_err());
+}
+
+#[test]
+fn a_transaction_spans_requests_and_holds_nothing_up() {
+    let served = with_table();
+    let (mut client, mut other) = (served.stream(), served.stream());
+    client.execute("BEGIN").unwrap();
+    client.execute("INSERT INTO t(x) VALUES ('mine')").unwrap();
+    assert_eq!(client.value("SELECT x FROM t WHERE x = 'mine'"), "mine");
+    other.execute("INSERT INTO t(x) VALUES ('theirs')").unwrap();
+    assert_eq!(other.value("SELECT count(*) FROM t"), "1", "the other is not committed");
+    let open = client.one(json!({ "type": "get_autocommit" })).unwrap();
+    assert_eq!(open["is_autocommit"], false);
+    client.execute("COMMIT").unwrap();
+    assert_eq!(client.baton, None);
+    assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+    client.execute("BEGIN").unwrap();
+    client.execute("DELETE FROM t").unwrap();
+    client.execute("ROLLBACK").unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+    assert!(client.execute("COMMIT").unwrap_err()["message"].as_str().unwrap().contains("no tra"));
+}
+
+#[test]
+fn what_follows_a_dead_transaction_never_runs_in_autocommit() {
+    let served = with_table();
+    let (mut client, mut other) = (served.stream(), served.stream());
+    other.execute("INSERT INTO t VALUES (1, 'a')").unwrap();
+    client.execute("BEGIN").unwrap();
+    assert_eq!(client.value("SELECT x FROM t WHERE id = 1"), "a");
+    client.execute("UPDATE t SET x = 'b' WHERE id = 1").unwrap();
+    other.execute("UPDATE t SET x = 'c' WHERE id = 1").unwrap();
+    let conflict = client.execute("COMMIT").unwrap_err();
+    assert_eq!(conflict["code"], "SQLITE_BUSY");
+    assert!(conflict["message"].as_str().unwrap().starts_with("database is locked"));
+
+    // The same in the middle: this transaction is ended by its own statement.
+    client.execute("BEGIN").unwrap();
+    let ends = client.execute("INSERT OR ROLLBACK INTO t VALUES (1, 'd')").unwrap_err();
+    assert_eq!(ends["code"], "SQLITE_CONSTRAINT", "{ends}");
+    assert!(client.execute("INSERT INTO t VALUES (2, 'e')").is_err(), "it was for the transaction");
+    let open = client.one(json!({ "type": "get_autocommit" })).unwrap();
+    assert_eq!(open["is_autocommit"], false);
+    client.execute("ROLLBACK").unwrap();
+    assert_eq!(other.value("SELECT group_concat(x) FROM t"), "c");
+}
+
+#[test]
+fn a_baton_is_good_once_and_the_stream_lives_on() {
+    let served = with_table();
+    let mut client = served.stream();
+    client.execute("BEGIN").unwrap();
+    let first = client.baton.clone();
+    client.execute("INSERT INTO t(x) VALUES (1)").unwrap();
+    let again = json!({ "baton": first, "requests": [{ "type": "get_autocommit" }] });
+    let (status, error) = served.post("/v2/pipeline", &again);
+    assert_eq!((status, error["code"].as_str()), (400, Some("BATON_REUSED")));
+    client.execute("COMMIT").unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM t"), "1");
+    for baton in ["", "AAAA", "!", &"A".repeat(75)] {
+        let forged = json!({ "baton": baton, "requests": [] });
+        let (status, error) = served.post("/v2/pipeline", &forged);
+        assert_eq!((status, error["code"].as_str()), (404, Some("STREAM_EXPIRED")), "{baton}");
+    }
+}
+
+#[test]
+fn a_batch_is_one_transaction_or_none() {
+    let served = with_table();
+    let mut client = served.stream();
+    let steps = transactional(&["INSERT INTO t(x) VALUES (1)", "SELECT count(*) FROM t"]);
+    let done = batch(&mut client, &steps);
+    assert_eq!(done["step_results"][2]["rows"][0][0]["value"], "1");
+    assert!(done["step_results"][3].is_object() && done["step_results"][4].is_null());
+    let steps = transactional(&[
+        "INSERT INTO t(x) VALUES (2)",
+        "INSERT INTO t(x) VALUES (1)",
+        "INSERT INTO t(x) VALUES (3)",
+    ]);
+    let failed = batch(&mut client, &steps);
+    assert_eq!(failed["step_errors"][2]["code"], "SQLITE_CONSTRAINT");
+    assert!(failed["step_results"][3].is_null() && failed["step_errors"][3].is_null());
+    assert!(failed["step_results"][4].is_null(), "it was not committed");
+    assert!(failed["step_results"][5].is_object(), "it was rolled back");
+    assert_eq!(client.baton, None);
+    assert_eq!(client.value("SELECT count(*) FROM t"), "1");
+}
+
+#[test]
+fn without_begin_each_step_of_a_batch_is_for_itself() {
+    let served = with_table();
+    let mut client = served.stream();
+    let insert = |x: &str| (format!("INSERT INTO t(x) VALUES ({x})"), Value::Null);
+    let done = batch(&mut client, &[insert("1"), insert("1"), insert("2")]);
+    assert_eq!(done["step_errors"][1]["code"], "SQLITE_CONSTRAINT");
+    assert!(done["step_results"][2].is_object());
+    assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+    // As one transaction, the second would have spoilt them all.
+    let deferred = "CREATE TABLE c(p REFERENCES t DEFERRABLE INITIALLY DEFERRED)";
+    client.execute(deferred).unwrap();
+    let steps = [insert("3"), ("INSERT INTO c VALUES (99)".into(), Value::Null), insert("4")];
+    let done = batch(&mut client, &steps);
+    assert_eq!(done["step_errors"][1]["code"], "SQLITE_CONSTRAINT", "{done}");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "4");
+    assert_eq!(client.value("SELECT count(*) FROM c"), "0");
+}
+
+#[test]
+fn a_batch_that_leaves_its_transaction_open_goes_on() {
+    let served = with_table();
+    let mut client = served.stream();
+    let none = Value::Null;
+    let done = batch(
+        &mut client,
+        &[("BEGIN".into(), none.clone()), ("INSERT INTO t(x) VALUES (1)".into(), none)],
+    );
+    assert!(done["step_results"][1].is_object());
+    assert!(client.baton.is_some());
+    assert_eq!(served.stream().value("SELECT count(*) FROM t"), "0");
+    client.execute("COMMIT").unwrap();
+    assert_eq!(served.stream().value("SELECT count(*) FROM t"), "1");
+}
+
+#[test]
+fn a_script_runs_up_to_its_first_error() {
+    let served = with_table();
+    let mut client = served.stream();
+    let script = |sql: &str| json!({ "type": "sequence", "sql": sql });
+    let trigger = "CREATE TRIGGER r AFTER INSERT ON t WHEN new.x = 1 BEGIN \
+                   INSERT INTO t(x) VALUES (';'); END; INSERT INTO t(x) VALUES (1);";
+    client.one(script(trigger)).unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+    let failed = client.one(script("INSERT INTO t(x) VALUES (5); SELEC 1; DELETE FROM t"));
+    assert_eq!(failed.unwrap_err()["code"], "SQL_INPUT_ERROR");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "3");
+    client.one(script("BEGIN; DELETE FROM t; COMMIT; INSERT INTO t(x) VALUES (9)")).unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM t"), "1");
+}
+
+#[test]
+fn savepoints_nest_and_the_outermost_commits() {
+    let served = with_table();
+    let mut client = served.stream();
+    for sql in [
+        "SAVEPOINT a",
+        "INSERT INTO t(x) VALUES (1)",
+        "SAVEPOINT b",
+        "INSERT INTO t(x) VALUES (2)",
+        "ROLLBACK TO b",
+        "RELEASE b",
+    ] {
+        client.execute(sql).unwrap();
+    }
+    assert_eq!(served.stream().value("SELECT count(*) FROM t"), "0");
+    client.execute("RELEASE A").unwrap();
+    assert_eq!(client.baton, None);
+    assert_eq!(served.stream().value("SELECT count(*) FROM t"), "1");
+    assert!(client.execute("RELEASE a").is_err());
+}
+
+#[test]
+fn databases_have_names_and_strangers_none() {
+    let served = Served::many();
+    std::fs::write(served.directory.path().join("shop.db"), "").unwrap();
+    let body = json!({ "requests": [{ "type": "execute", "stmt": { "sql": "SELECT 42" } }] });
+    for path in ["/db/shop/v2/pipeline", "//db//shop//v3/pipeline"] {
+        let (status, answer) = served.post(path, &body);
+        let value = &answer["results"][0]["response"]["result"]["rows"][0][0]["value"];
+        assert_eq!((status, value.as_str()), (200, Some("42")), "{path}: {answer}");
+    }
+    for path in ["/v2/pipeline", "/db/shop", "/db/none/v2/pipeline", "/db/..%2Fx/v2/pipeline"] {
+        let (status, answer) = served.post(path, &body);
+        assert!((400..500).contains(&status), "{path}: {answer}");
+        assert!(answer["error"].is_string() && answer["code"].is_string(), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn what_the_server_decides_is_said() {
+    let served = with_table();
+    let mut client = served.stream();
+    assert_eq!(client.value("PRAGMA foreign_keys"), "1");
+    client.execute("PRAGMA busy_timeout = 5000").unwrap();
+    client.execute("PRAGMA journal_mode = WAL").unwrap();
+    for sql in ["ATTACH 'x' AS y", "PRAGMA journal_mode = DELETE", "CREATE TEMP TABLE x(a)"] {
+        assert_eq!(client.execute(sql).unwrap_err()["code"], "BLOCKED", "{sql}");
+    }
+    for (sql, code) in [("", "SQL_NO_STATEMENT"), ("SELECT 1; SELECT 2", "SQL_MANY_STATEMENTS")] {
+        assert_eq!(client.execute(sql).unwrap_err()["code"], code, "{sql}");
+    }
+}

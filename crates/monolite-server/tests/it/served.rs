@@ -1,0 +1,113 @@
+//! Owns a server for a test, and a client of it that says JSON.
+
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use monolite_server::{Authenticator, Data, Server};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+/// A server that is stopped when this is dropped.
+pub(crate) struct Served {
+    pub(crate) url: String,
+    pub(crate) directory: TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    /// One with one database.
+    pub(crate) fn one() -> Served {
+        Served::with(|directory| Data::File(directory.join("one.db")))
+    }
+
+    /// One for all databases of its directory.
+    pub(crate) fn many() -> Served {
+        Served::with(Data::Directory)
+    }
+
+    fn with(data: impl FnOnce(PathBuf) -> Data) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::new(data(directory.path().to_owned()), Authenticator::none());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (say, said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                say.send(listener.local_addr().unwrap()).unwrap();
+                server.serve(listener, async { drop(stopped.await) }).await.unwrap();
+            });
+        });
+        let url = format!("http://{}", said.recv().unwrap());
+        Served { url, directory, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// What the server answers to a POST at `path`: the status and the body.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let url = format!("{}{path}", self.url);
+        let mut answer = agent.post(&url).send_json(body).unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_json().unwrap())
+    }
+
+    /// A new stream.
+    pub(crate) fn stream(&self) -> Client<'_> {
+        Client { served: self, baton: None }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().expect("it is ended once").join();
+        assert!(ended.is_ok() || std::thread::panicking());
+    }
+}
+
+/// A stream of a client.
+pub(crate) struct Client<'s> {
+    served: &'s Served,
+    pub(crate) baton: Option<String>,
+}
+
+impl Client<'_> {
+    /// The results of `requests`, in order.
+    pub(crate) fn send(&mut self, requests: &[Value]) -> Vec<Value> {
+        let body = json!({ "baton": self.baton, "requests": requests });
+        let (status, answer) = self.served.post("/v2/pipeline", &body);
+        assert_eq!(status, 200, "{answer}");
+        self.baton = answer["baton"].as_str().map(str::to_owned);
+        answer["results"].as_array().unwrap().clone()
+    }
+
+    /// The response to one request, or its error.
+    pub(crate) fn one(&mut self, request: Value) -> Result<Value, Value> {
+        let result = self.send(&[request]).remove(0);
+        match result["type"].as_str() {
+            Some("ok") => Ok(result["response"].clone()),
+            _ => Err(result["error"].clone()),
+        }
+    }
+
+    /// The result of one statement, or its error.
+    pub(crate) fn execute(&mut self, sql: &str) -> Result<Value, Value> {
+        let stmt = json!({ "sql": sql });
+        let response = self.one(json!({ "type": "execute", "stmt": stmt }))?;
+        Ok(response["result"].clone())
+    }
+
+    /// The one value of a query, as the protocol has it.
+    pub(crate) fn value(&mut self, sql: &str) -> Value {
+        self.execute(sql).unwrap()["rows"][0][0]["value"].clone()
+    }
+
+    /// The result of a batch of statements without conditions, or with them.
+    pub(crate) fn batch(&mut self, steps: &[(&str, Value)]) -> Value {
+        let step = |(sql, condition): &(&str, Value)| json!({ "stmt": { "sql": sql }, "condition": condition });
+        let steps: Vec<Value> = steps.iter().map(step).collect();
+        let request = json!({ "type": "batch", "batch": { "steps": steps } });
+        self.one(request).unwrap()["result"].clone()
+    }
+}
