@@ -1,9 +1,10 @@
 //! `monolite serve`: serves databases over the network until it is stopped.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 
-use anyhow::{Context as _, Result, ensure};
-use monolite_server::{Authenticator, Data, Server};
+use anyhow::{Context as _, Result};
+use monolite_server::{Config, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -13,18 +14,13 @@ use crate::out::stdout;
 
 /// Serves until the first signal.
 pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
-    let listen = arguments.listen;
-    ensure!(
-        listen.ip().is_loopback(),
-        "{listen} can be reached from other machines, and there are no tokens; listen on \
-         127.0.0.1, behind a proxy that asks for credentials"
-    );
-    let data = match (&arguments.file, &arguments.dir) {
-        (Some(file), _) => Data::File(file.clone()),
-        (None, Some(dir)) => Data::Directory(dir.clone()),
-        (None, None) => unreachable!("clap asks for one"),
-    };
-    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let config = config(arguments)?;
+    let server = Server::new(&config)?;
+    if arguments.check_config {
+        writeln!(stdout(), "the configuration is right")?;
+        return Ok(());
+    }
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stop = std::sync::Mutex::new(Some(stop));
     interrupt::on_signal(move || {
         let stop = stop.lock().ok().and_then(|mut stop| stop.take());
@@ -32,12 +28,34 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
     })?;
     let runtime = Runtime::new().context("the threads of the server do not start")?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(listen).await;
-        let listener = listener.with_context(|| format!("{listen} cannot be listened on"))?;
-        let address = listener.local_addr()?;
-        writeln!(stdout(), "serving http://{address}")?;
-        let server = Server::new(data, Authenticator::none());
-        let stopped = async move { drop(stopped.await) };
-        server.serve(listener, stopped).await.context("the server ended")
+        let listener = listen(config.listen).await?;
+        let admin = match config.admin {
+            Some(admin) => Some(listen(admin).await?),
+            None => None,
+        };
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
+        writeln!(stdout(), "serving {scheme}://{}", listener.local_addr()?)?;
+        if let Some(admin) = &admin {
+            writeln!(stdout(), "figures and dashboard at http://{}", admin.local_addr()?)?;
+        }
+        server.serve(listener, admin, async move { drop(stopped.await) }).await;
+        Ok(())
     })
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("{address} cannot be listened on"))
+}
+
+/// That of the file and the environment, with the arguments over it.
+fn config(arguments: &arguments::Serve) -> Result<Config> {
+    let mut config = Config::read(arguments.config.as_deref(), std::env::vars())?;
+    let arguments::Serve { file, dir, listen, admin, .. } = arguments;
+    if file.is_some() || dir.is_some() {
+        (config.file, config.directory) = (file.clone(), dir.clone());
+    }
+    config.listen = listen.unwrap_or(config.listen);
+    config.admin = admin.or(config.admin);
+    Ok(config)
 }

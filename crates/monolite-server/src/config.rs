@@ -23,6 +23,8 @@ const PREFIX: &str = "MONOLITE_";
 pub struct Config {
     /// Where to listen; a port of 0 takes a free one. Default: `127.0.0.1:8080`.
     pub listen: SocketAddr,
+    /// Where operators find figures and the dashboard: on this machine only. Default: nowhere.
+    pub admin: Option<SocketAddr>,
     /// The one database to serve.
     pub file: Option<PathBuf>,
     /// Or the directory whose files `NAME.db` are the databases.
@@ -50,6 +52,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            admin: None,
             file: None,
             directory: None,
             auth: None,
@@ -111,7 +114,13 @@ impl Config {
     /// When it does not, or would let strangers in.
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
-        let Config { listen, file, directory, auth, tls, plaintext } = self;
+        let Config { listen, admin, file, directory, auth, tls, plaintext } = self;
+        if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
+            return refuse(format!(
+                "admin = {admin} can be reached from other machines, and asks for no token; listen \
+                 on 127.0.0.1, and reach it by ssh -L"
+            ));
+        }
         if !listen.ip().is_loopback() {
             if auth.is_none() {
                 return refuse(format!(
@@ -129,9 +138,7 @@ impl Config {
         }
         match (file, directory) {
             (Some(file), None) => Ok(Data::File(file.clone())),
-            (None, Some(directory)) if directory.is_dir() => {
-                Ok(Data::Directory(directory.clone()))
-            }
+            (None, Some(directory)) if directory.is_dir() => Ok(Data::Directory(directory.clone())),
             (None, Some(directory)) => {
                 refuse(format!("{} is no directory; create it first", directory.display()))
             }

@@ -125,6 +125,85 @@ impl Databases {
         }
     }
 
+    /// The databases that are open now.
+    pub(crate) fn open_now(&self) -> Vec<(String, Database)> {
+        let places = lock(&self.places);
+        let open = |(name, place): (&String, &Arc<Place>)| {
+            let database = place.database.try_read().ok()?;
+            Some((name.clone(), database.as_ref()?.clone()))
+        };
+        let mut all: Vec<_> = places.iter().filter_map(open).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    /// The names of all databases.
+    pub(crate) fn list(&self) -> Result<Vec<String>, ProtocolError> {
+        let Data::Directory(directory) = &self.data else { return Ok(vec![ONLY.to_owned()]) };
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            name.strip_suffix(".db").filter(|name| is_name(name)).map(str::to_owned)
+        };
+        let entries = std::fs::read_dir(directory).map_err(|error| {
+            let message = format!("{}: {error}", directory.display());
+            ProtocolError::new("DATABASE_NOT_OPENED", message)
+        })?;
+        let mut names: Vec<String> = entries.filter_map(name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Creates the database `name`, which is empty.
+    pub(crate) async fn create(&self, name: &str) -> Result<(), ProtocolError> {
+        let (name, path) = self.path_in_directory(name)?;
+        let exists =
+            || ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"));
+        let file = std::fs::File::create_new(&path);
+        file.map(drop).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => exists(),
+            _ => ProtocolError::new("DATABASE_NOT_OPENED", format!("{}: {error}", path.display())),
+        })?;
+        self.get(Some(&name)).await.map(drop)
+    }
+
+    /// Deletes the database `name` and its files. It must not be in use.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), ProtocolError> {
+        let (name, path) = self.path_in_directory(name)?;
+        let place = self.place(&name, &path)?;
+        let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else {
+            let message = format!("{name} is in use; end its connections and streams first");
+            return Err(ProtocolError::new("DATABASE_IN_USE", message));
+        };
+        let database = open.take();
+        let deleted = tokio::task::spawn_blocking(move || {
+            database.map_or(Ok(()), |database| database.close()).map_err(|it| it.to_string())?;
+            // The file last: without it, there is no database.
+            for ending in ["-wal", "-shm", ""] {
+                let mut file = path.clone().into_os_string();
+                file.push(ending);
+                match std::fs::remove_file(&file) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(format!("{}: {error}", file.to_string_lossy()));
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        let deleted = deleted.await.unwrap_or_else(|_| Err("the deletion panicked".into()));
+        deleted.map_err(|message| ProtocolError::new("DATABASE_NOT_DELETED", message))?;
+        lock(&self.places).remove(&name);
+        Ok(())
+    }
+
+    fn path_in_directory(&self, name: &str) -> Result<(String, PathBuf), ProtocolError> {
+        if matches!(self.data, Data::File(_)) {
+            let message = "the server has one file; serve a directory to create databases in";
+            return Err(ProtocolError::new("BLOCKED", message));
+        }
+        self.path_of(Some(name))
+    }
+
     /// Closes the databases that have not been used for a while.
     pub(crate) async fn close_idle(&self) {
         self.close_unused_for(IDLE).await;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
@@ -44,12 +44,15 @@ impl From<ProtocolError> for Failure {
     fn from(error: ProtocolError) -> Failure {
         let status = match &*error.code {
             "STREAM_EXPIRED" | "DATABASE_NOT_FOUND" | "NOT_FOUND" => StatusCode::NOT_FOUND,
+            "DATABASE_EXISTS" | "DATABASE_IN_USE" => StatusCode::CONFLICT,
             "SQLITE_AUTH" => StatusCode::FORBIDDEN,
             code if code.starts_with("AUTH_") => StatusCode::UNAUTHORIZED,
             "OVERLOADED" | "DRAINING" => StatusCode::SERVICE_UNAVAILABLE,
             "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
             "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
-            "DATABASE_NOT_OPENED" | "INTERNAL" => StatusCode::INTERNAL_SERVER_ERROR,
+            "DATABASE_NOT_OPENED" | "DATABASE_NOT_DELETED" | "INTERNAL" => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             _ => StatusCode::BAD_REQUEST,
         };
         Failure(status, error)
@@ -61,18 +64,34 @@ pub(crate) async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let answered = route(&shared, request).await;
-    Ok(answered.unwrap_or_else(|Failure(status, error)| {
-        // Exactly this type: JavaScript reads no body of a type with parameters.
-        let mut response = with_type(status, "application/json", error.body());
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        response
-    }))
+    let began = Instant::now();
+    let endpoint = endpoint(request.uri().path());
+    let answer = route(&shared, request).await.unwrap_or_else(failed);
+    shared.metrics.answered(endpoint, answer.status().as_u16(), began.elapsed());
+    Ok(answer)
 }
 
-fn with_type(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+/// The endpoint of a path, for figures: one of few.
+fn endpoint(path: &str) -> &'static str {
+    let known = ["/pipeline", "/cursor", "/execute", "/batch", "/health", "/version"];
+    known.into_iter().find(|end| path.ends_with(end)).unwrap_or("other")
+}
+
+/// The answer that is an error.
+pub(crate) fn failed(Failure(status, error): Failure) -> Response<Body> {
+    // Exactly this type: JavaScript reads no body of a type with parameters.
+    let mut response = with_type(status, "application/json", error.body());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+pub(crate) fn with_type(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -164,8 +183,10 @@ async fn enter(
         kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let principal = shared.authenticator.authenticate(token, SystemTime::now());
-    let principal =
-        principal.map_err(|refusal| ProtocolError::new(refusal.code(), refusal.to_string()))?;
+    let principal = principal.map_err(|refusal| {
+        shared.metrics.refused(refusal.code());
+        ProtocolError::new(refusal.code(), refusal.to_string())
+    })?;
     let name = database.unwrap_or(crate::databases::ONLY);
     let right = principal.right(name).ok_or_else(|| {
         ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
@@ -203,7 +224,7 @@ fn stream(
     let held = match baton {
         Some(baton) => shared.streams.resume(baton, &database.name, &principal.name)?,
         None => {
-            let stream = Stream::new(&database.database().with_principal(principal.id), right);
+            let stream = Stream::new(database.database(), &principal, right);
             shared.streams.open(stream, database)?
         }
     };
@@ -322,8 +343,7 @@ async fn batch(
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
 /// for it.
 async fn run_alone(session: Session, request: StreamRequest) -> Result<StreamResponse, Failure> {
-    let handle = session.database.database().with_principal(session.principal.id);
-    let mut stream = Stream::new(&handle, session.right);
+    let mut stream = Stream::new(session.database.database(), &session.principal, session.right);
     let ran = stream.run(request, &mut Stored::default(), Encoding::Json).await;
     ran.map_err(|error| {
         let status = match &*error.code {

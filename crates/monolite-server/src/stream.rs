@@ -26,13 +26,14 @@ use std::time::Instant;
 use monolite::rusqlite::{self, Row};
 use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction};
 
-use crate::auth::Right;
+use crate::auth::{Principal, Right};
 use crate::control::Control;
 use crate::errors::{Own, protocol_error, read_only, sqlite_error};
 use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
     StreamResponse, Value,
 };
+use crate::names;
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
@@ -139,8 +140,10 @@ enum State {
 }
 
 impl Stream {
-    pub(crate) fn new(db: &Database, right: Right) -> Stream {
-        let db = if right == Right::ReadWrite { db.clone() } else { db.read_only() };
+    /// A stream of `principal`, whose calls the engine shows under its name.
+    pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
+        let db = db.with_principal(principal.id).named(names::kept(&principal.name));
+        let db = if right == Right::ReadWrite { db } else { db.read_only() };
         Stream { db, right, state: State::Idle, savepoints: Vec::new() }
     }
 

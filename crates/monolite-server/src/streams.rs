@@ -176,6 +176,10 @@ impl Streams {
         });
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.live().len()
+    }
+
     /// Ends all of them.
     pub(crate) fn end_all(&self) {
         let all = std::mem::take(&mut *self.live());

@@ -169,6 +169,7 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
         under_way,
         say,
     };
+    let counted = connection.shared.metrics.connected("websocket");
     let farewell = connection.read(source).await;
     // Its streams end with it, and with them their transactions.
     if let Some(farewell) = farewell {
@@ -176,6 +177,7 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
     }
     drop(connection);
     let _ = tokio::time::timeout(PATIENCE, writer).await;
+    drop(counted);
 }
 
 /// Sends what is said, until the last speaker is gone.
@@ -295,6 +297,7 @@ impl Connection {
                 Ok(())
             }
             Err(refusal) => {
+                self.shared.metrics.refused(refusal.code());
                 let error = ProtocolError::new(refusal.code(), refusal.to_string());
                 self.answer(&ServerMessage::HelloError(error));
                 Err(breach(CloseCode::Policy, "the token was refused"))
@@ -463,8 +466,7 @@ impl StreamTask {
                 ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
             })?;
         let database = self.shared.databases.get(name).await?;
-        let handle = database.database().with_principal(self.principal.id);
-        Ok((Stream::new(&handle, right), database))
+        Ok((Stream::new(database.database(), &self.principal, right), database))
     }
 
     async fn answer(

@@ -15,17 +15,28 @@ The process has the files to itself while it serves. Ctrl-C ends it: requests un
 seconds, and the databases are closed.";
 
 #[derive(Args, Debug)]
-#[group(id = "data", required = true)]
 pub(crate) struct Serve {
     /// The one database to serve; created if it is not there
-    #[arg(group = "data")]
+    #[arg(conflicts_with = "dir")]
     pub(crate) file: Option<PathBuf>,
 
     /// Serve each file NAME.db of this directory
-    #[arg(long, group = "data")]
+    #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Address and port to listen on; a port of 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8080")]
-    pub(crate) listen: SocketAddr,
+    /// Address and port to listen on; a port of 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long)]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Address of this machine for figures and the dashboard [default: none]
+    #[arg(long)]
+    pub(crate) admin: Option<SocketAddr>,
+
+    /// File of TOML with the configuration; MONOLITE_LISTEN in the environment stands for `listen`
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Say whether the configuration is right, and end
+    #[arg(long)]
+    pub(crate) check_config: bool,
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use monolite_server::{Authenticator, Data, Server};
+use monolite_server::{Config, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -19,17 +19,19 @@ pub(crate) struct Served {
 impl Served {
     /// One with one database.
     pub(crate) fn one() -> Served {
-        Served::with(|directory| Data::File(directory.join("one.db")))
+        Served::with(|directory, config| config.file = Some(directory.join("one.db")))
     }
 
     /// One for all databases of its directory.
     pub(crate) fn many() -> Served {
-        Served::with(Data::Directory)
+        Served::with(|directory, config| config.directory = Some(directory))
     }
 
-    fn with(data: impl FnOnce(PathBuf) -> Data) -> Served {
+    fn with(set: impl FnOnce(PathBuf, &mut Config)) -> Served {
         let directory = tempfile::tempdir().unwrap();
-        let server = Server::new(data(directory.path().to_owned()), Authenticator::none());
+        let mut config = Config::default();
+        set(directory.path().to_owned(), &mut config);
+        let server = Server::new(&config).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let (say, said) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -37,7 +39,7 @@ impl Served {
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 say.send(listener.local_addr().unwrap()).unwrap();
-                server.serve(listener, async { drop(stopped.await) }).await.unwrap();
+                server.serve(listener, None, async { drop(stopped.await) }).await;
             });
         });
         let url = format!("http://{}", said.recv().unwrap());

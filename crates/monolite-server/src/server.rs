@@ -1,0 +1,199 @@
+//! Owns the life of a server: its listeners, its connections, its end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::auth::Authenticator;
+use crate::config::{Config, ConfigError};
+use crate::databases::Databases;
+use crate::http::Body;
+use crate::metrics::Metrics;
+use crate::streams::Streams;
+use crate::tls::Tls;
+use crate::{Shared, admin, http, log};
+
+/// How long a connection may wait for a request, and a client take for its head.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// Largest head of a request.
+const HEADER_BYTES: usize = 16 << 10;
+
+/// How long a client may take for its part of TLS.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Most connections at once.
+const CONNECTIONS: usize = 4_096;
+
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How often what is unused, or has changed, is looked for.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// A server, before it serves.
+pub struct Server {
+    shared: Arc<Shared>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Server {
+    /// One as `config` says.
+    ///
+    /// # Errors
+    /// As [`Config::check`]; when a key, a token or a certificate cannot be read.
+    pub fn new(config: &Config) -> Result<Server, ConfigError> {
+        let databases = Databases::new(config.check()?);
+        let authenticator = match &config.auth {
+            Some(auth) => Authenticator::load(auth).map_err(|it| ConfigError(it.to_string()))?,
+            None => Authenticator::none(),
+        };
+        let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
+        let stops = tokio::sync::watch::Sender::new(false);
+        let shared = Shared { databases, streams, authenticator, metrics, stops };
+        Ok(Server { shared: Arc::new(shared), tls })
+    }
+
+    /// Serves clients on `listener`, and operators on `admin`, until `stop` is done. Then it accepts
+    /// no more, gives requests under way five seconds, and closes the databases.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio with I/O and time.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        admin: Option<TcpListener>,
+        stop: impl Future<Output = ()>,
+    ) {
+        let Server { shared, tls } = self;
+        let connections = Arc::new(GracefulShutdown::new());
+        let upkeep = tokio::spawn(upkeep(Arc::clone(&shared), tls.clone()));
+        let clients = {
+            let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
+            async move { accept_clients(listener, &shared, tls, &connections).await }
+        };
+        let operators = {
+            let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
+            async move {
+                match admin {
+                    Some(admin) => accept_operators(admin, &shared, &connections).await,
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        tokio::select! {
+            () = clients => {}
+            () = operators => {}
+            () = stop => {}
+        }
+        shared.stops.send_replace(true);
+        if let Some(connections) = Arc::into_inner(connections) {
+            let _ = timeout(DRAIN, connections.shutdown()).await;
+        }
+        upkeep.abort();
+        shared.streams.end_all();
+        shared.databases.close_all().await;
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                // An answer is one write; the next must not wait for its acknowledgement.
+                let _ = socket.set_nodelay(true);
+                return socket;
+            }
+            Err(error) => {
+                // No descriptors are left, perhaps: those of connections that end give some.
+                log::error(&format!("a connection was not accepted: {error}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn accept_clients(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    tls: Option<Arc<Tls>>,
+    connections: &GracefulShutdown,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+        let socket = accept(&listener).await;
+        let (shared, watcher) = (Arc::clone(shared), connections.watcher());
+        let tls = tls.as_ref().map(|tls| tls.acceptor());
+        tokio::spawn(async move {
+            let _counted = shared.metrics.connected("http");
+            let answer = move |request| http::answer(Arc::clone(&shared), request);
+            match tls {
+                None => serve(TokioIo::new(socket), watcher, answer).await,
+                Some(tls) => {
+                    if let Ok(Ok(socket)) = timeout(HANDSHAKE, tls.accept(socket)).await {
+                        serve(TokioIo::new(socket), watcher, answer).await;
+                    }
+                }
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn accept_operators(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    connections: &GracefulShutdown,
+) {
+    loop {
+        let socket = accept(&listener).await;
+        let (shared, watcher) = (Arc::clone(shared), connections.watcher());
+        let answer = move |request| admin::answer(Arc::clone(&shared), request);
+        tokio::spawn(serve(TokioIo::new(socket), watcher, answer));
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S, A, F>(socket: S, watcher: Watcher, answer: A)
+where
+    S: Read + Write + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+{
+    let mut builder = Builder::new(TokioExecutor::new());
+    let http1 = &mut builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEADER_BYTES);
+    let http2 = &mut builder.http2();
+    http2.timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES as u32);
+    http2.keep_alive_interval(IDLE);
+    let service = service_fn(answer);
+    let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
+    // What a client breaks off is its own affair.
+    let _ = watcher.watch(connection).await;
+}
+
+async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
+    let mut ticks = tokio::time::interval(UPKEEP);
+    loop {
+        ticks.tick().await;
+        shared.streams.end_expired();
+        shared.databases.close_idle().await;
+        if let Some(tls) = &tls {
+            tls.reload();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Owns the server's certificate, which is read again when its files change.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::{ConfigError, TlsConfig};
+use crate::log;
+
+pub(crate) struct Tls {
+    files: TlsConfig,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    changed: [Option<SystemTime>; 2],
+}
+
+impl Tls {
+    /// Reads the certificate and its key.
+    pub(crate) fn load(files: &TlsConfig) -> Result<Tls, ConfigError> {
+        let changed = changed(files);
+        let config = read(files)?;
+        Ok(Tls { files: files.clone(), current: Mutex::new(Current { config, changed }) })
+    }
+
+    /// Accepts connections with the certificate of now.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        Arc::clone(&self.current().config).into()
+    }
+
+    /// Reads the files again if they have changed. If they are wrong, the old certificate stays.
+    pub(crate) fn reload(&self) {
+        let changed = changed(&self.files);
+        if changed == self.current().changed {
+            return;
+        }
+        let read = read(&self.files);
+        let mut current = self.current();
+        current.changed = changed;
+        match read {
+            Ok(config) => current.config = config,
+            Err(error) => log::error(&format!("the old certificate stays: {error}")),
+        }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn changed(files: &TlsConfig) -> [Option<SystemTime>; 2] {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
+    [changed(&files.certificate), changed(&files.key)]
+}
+
+fn read(files: &TlsConfig) -> Result<Arc<ServerConfig>, ConfigError> {
+    let wrong = |path: &Path, error: &dyn std::fmt::Display| {
+        ConfigError(format!("{}: {error}", path.display()))
+    };
+    let TlsConfig { certificate, key } = files;
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<CertificateDer<'static>> = chain.map_err(|error| wrong(certificate, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder
+        .map_err(|error| wrong(certificate, &error))?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|error| wrong(certificate, &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
