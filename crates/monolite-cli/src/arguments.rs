@@ -6,7 +6,7 @@ mod serve;
 
 pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
-pub(crate) use serve::Serve;
+pub(crate) use serve::{Serve, Token};
 
 use crate::developer::arguments as developer;
 use clap::{Parser, Subcommand};
@@ -36,6 +36,10 @@ pub(crate) enum Command {
     /// Serve databases over the network, for the clients of libSQL
     #[command(long_about = serve::SERVE_HELP)]
     Serve(Serve),
+
+    /// Make a token for a client of `monolite serve`
+    #[command(long_about = serve::TOKEN_HELP)]
+    Token(Token),
 
     /// Look at a database's history in a directory or a bucket, or tend it
     #[command(subcommand, long_about = archive::ARCHIVE_HELP)]

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Token(arguments) => serve::run_token(&arguments),
         Command::Archive(command) => archive::run(&command),
         Command::Restore(arguments) => archive::run_restore(&arguments),
     };

@@ -1,10 +1,12 @@
-//! `monolite serve`: serves databases over the network until it is stopped.
+//! `monolite serve`: serves databases over the network until it is stopped. `monolite token`: makes
+//! a token for a client of it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
-use monolite_server::{Config, Server};
+use monolite_server::{Config, Right, Server, issue_token};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -58,4 +60,16 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
     config.listen = listen.unwrap_or(config.listen);
     config.admin = admin.or(config.admin);
     Ok(config)
+}
+
+/// Makes a token, and prints it.
+pub(crate) fn run_token(arguments: &arguments::Token) -> Result<()> {
+    let arguments::Token { name, file, read_only, database, days } = arguments;
+    let right = if *read_only { Right::ReadOnly } else { Right::ReadWrite };
+    let databases = (!database.is_empty()).then(|| database.clone());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let expires = days.map(|days| now + u64::from(days) * 86_400);
+    let token = issue_token(file, name, right, databases, expires)?;
+    writeln!(stdout(), "{token}")?;
+    Ok(())
 }

@@ -11,8 +11,8 @@ use monolite::{Activity, Stats, TransactionActivity};
 use serde::Serialize;
 
 use crate::Shared;
+use crate::answers::{Body, Failure, failed, with_type};
 use crate::hrana::ProtocolError;
-use crate::http::{Body, Failure, failed, with_type};
 
 /// One page, which asks for [`Now`] once a second.
 const PAGE: &str = include_str!("admin/page.html");

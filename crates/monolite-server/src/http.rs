@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::Shared;
+use crate::answers::{Body, Failure, failed, with_type};
 use crate::auth::{Principal, Right};
 use crate::databases::InUse;
 use crate::hrana::request::{decode_v1_batch, decode_v1_execute};
@@ -34,31 +34,6 @@ const PIECE_BYTES: usize = 64 << 10;
 /// How long a client may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-pub(crate) type Body = BoxBody<Bytes, Infallible>;
-
-/// An error that ends a request over HTTP, with its status.
-pub(crate) struct Failure(StatusCode, ProtocolError);
-
-impl From<ProtocolError> for Failure {
-    /// What is said of a request that has begun nothing.
-    fn from(error: ProtocolError) -> Failure {
-        let status = match &*error.code {
-            "STREAM_EXPIRED" | "DATABASE_NOT_FOUND" | "NOT_FOUND" => StatusCode::NOT_FOUND,
-            "DATABASE_EXISTS" | "DATABASE_IN_USE" => StatusCode::CONFLICT,
-            "SQLITE_AUTH" => StatusCode::FORBIDDEN,
-            code if code.starts_with("AUTH_") => StatusCode::UNAUTHORIZED,
-            "OVERLOADED" | "DRAINING" => StatusCode::SERVICE_UNAVAILABLE,
-            "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
-            "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
-            "DATABASE_NOT_OPENED" | "DATABASE_NOT_DELETED" | "INTERNAL" => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Failure(status, error)
-    }
-}
-
 /// Answers one request.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
@@ -75,27 +50,6 @@ pub(crate) async fn answer(
 fn endpoint(path: &str) -> &'static str {
     let known = ["/pipeline", "/cursor", "/execute", "/batch", "/health", "/version"];
     known.into_iter().find(|end| path.ends_with(end)).unwrap_or("other")
-}
-
-/// The answer that is an error.
-pub(crate) fn failed(Failure(status, error): Failure) -> Response<Body> {
-    // Exactly this type: JavaScript reads no body of a type with parameters.
-    let mut response = with_type(status, "application/json", error.body());
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
-}
-
-pub(crate) fn with_type(
-    status: StatusCode,
-    kind: &'static str,
-    body: impl Into<Bytes>,
-) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).boxed());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }
 
 fn text(body: &'static str) -> Response<Body> {

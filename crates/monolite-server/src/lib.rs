@@ -1,5 +1,5 @@
-//! Databases of Monolite over the network, for the unmodified clients of libSQL: the protocol Hrana,
-//! versions 1, 2 and 3, over HTTP and WebSocket.
+//! Databases of Monolite over the network, for the unmodified clients of libSQL: the protocol
+//! Hrana, versions 1, 2 and 3, over HTTP and WebSocket.
 //!
 //! [`Server`] serves the databases of a [`Config`]. A connection's requests go to a stream
 //! (`stream`), which runs them on a database of the engine.
@@ -22,12 +22,14 @@ mod tls;
 
 mod stream;
 
+mod answers;
 mod control;
 mod errors;
+mod files;
 pub mod hrana;
 mod log;
 
-pub use auth::AuthConfig;
+pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, ConfigError, TlsConfig};
 pub use server::Server;
 

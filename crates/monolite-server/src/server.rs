@@ -16,10 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::answers::Body;
 use crate::auth::Authenticator;
 use crate::config::{Config, ConfigError};
 use crate::databases::Databases;
-use crate::http::Body;
 use crate::metrics::Metrics;
 use crate::streams::Streams;
 use crate::tls::Tls;
@@ -57,8 +57,8 @@ impl Server {
     pub fn new(config: &Config) -> Result<Server, ConfigError> {
         let databases = Databases::new(config.check()?);
         let authenticator = match &config.auth {
-            Some(auth) => Authenticator::load(auth).map_err(|it| ConfigError(it.to_string()))?,
-            None => Authenticator::none(),
+            Some(auth) => Authenticator::load(auth)?,
+            None => Authenticator::Open,
         };
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
@@ -67,8 +67,8 @@ impl Server {
         Ok(Server { shared: Arc::new(shared), tls })
     }
 
-    /// Serves clients on `listener`, and operators on `admin`, until `stop` is done. Then it accepts
-    /// no more, gives requests under way five seconds, and closes the databases.
+    /// Serves clients on `listener`, and operators on `admin`, until `stop` is done. Then it
+    /// accepts no more, gives requests under way five seconds, and closes the databases.
     ///
     /// # Panics
     /// Outside of a runtime of tokio with I/O and time.
@@ -192,6 +192,7 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
         ticks.tick().await;
         shared.streams.end_expired();
         shared.databases.close_idle().await;
+        shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();
         }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -10,54 +9,41 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{ConfigError, TlsConfig};
+use crate::files::Changes;
 use crate::log;
 
 pub(crate) struct Tls {
     files: TlsConfig,
-    current: Mutex<Current>,
-}
-
-struct Current {
-    config: Arc<ServerConfig>,
-    changed: [Option<SystemTime>; 2],
+    current: Mutex<Arc<ServerConfig>>,
+    changes: Changes,
 }
 
 impl Tls {
     /// Reads the certificate and its key.
     pub(crate) fn load(files: &TlsConfig) -> Result<Tls, ConfigError> {
-        let changed = changed(files);
-        let config = read(files)?;
-        Ok(Tls { files: files.clone(), current: Mutex::new(Current { config, changed }) })
+        let changes = Changes::of(vec![files.certificate.clone(), files.key.clone()]);
+        let current = Mutex::new(read(files)?);
+        Ok(Tls { files: files.clone(), current, changes })
     }
 
     /// Accepts connections with the certificate of now.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        Arc::clone(&self.current().config).into()
+        Arc::clone(&self.current()).into()
     }
 
     /// Reads the files again if they have changed. If they are wrong, the old certificate stays.
     pub(crate) fn reload(&self) {
-        let changed = changed(&self.files);
-        if changed == self.current().changed {
-            return;
-        }
-        let read = read(&self.files);
-        let mut current = self.current();
-        current.changed = changed;
-        match read {
-            Ok(config) => current.config = config,
-            Err(error) => log::error(&format!("the old certificate stays: {error}")),
+        if self.changes.happened() {
+            match read(&self.files) {
+                Ok(config) => *self.current() = config,
+                Err(error) => log::error(&format!("the old certificate stays: {error}")),
+            }
         }
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+    fn current(&self) -> std::sync::MutexGuard<'_, Arc<ServerConfig>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn changed(files: &TlsConfig) -> [Option<SystemTime>; 2] {
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
-    [changed(&files.certificate), changed(&files.key)]
 }
 
 fn read(files: &TlsConfig) -> Result<Arc<ServerConfig>, ConfigError> {

@@ -1,9 +1,9 @@
 //! Owns a connection by WebSocket: many streams at once on one socket.
 //!
 //! # Algorithm
-//! One task reads messages and one writes them. Each stream is a task with its requests in order, so
-//! that streams do not wait for each other. Texts that a client stores belong to the connection;
-//! they are put in place of their numbers when a request is read.
+//! One task reads messages and one writes them. Each stream is a task with its requests in order,
+//! so that streams do not wait for each other. Texts that a client stores belong to the
+//! connection; they are put in place of their numbers when a request is read.
 //!
 //! # Invariants
 //! - No request is read while [`REQUESTS`] are under way: a client that does not read its answers
@@ -32,12 +32,12 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::Shared;
+use crate::answers::{Body, Failure};
 use crate::auth::Principal;
 use crate::hrana::{
     Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
     SocketResponse, StreamRequest, StreamResponse,
 };
-use crate::http::{Body, Failure};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ROWS_BYTES, Stored, Stream};
 
@@ -237,6 +237,9 @@ impl Connection {
                     if heard.elapsed() > PATIENCE {
                         return None;
                     }
+                    if self.is_expired() {
+                        return Some(breach(CloseCode::Policy, "the token has expired"));
+                    }
                     let _ = self.say.send(Message::Ping(Default::default()));
                     continue;
                 }
@@ -269,6 +272,11 @@ impl Connection {
                 Err(error) => return Some(breach(CloseCode::Invalid, &error.message)),
             }
         }
+    }
+
+    fn is_expired(&self) -> bool {
+        let expires = self.principal.as_ref().and_then(|principal| principal.expires);
+        expires.is_some_and(|expires| expires < SystemTime::now())
     }
 
     async fn take(&mut self, message: ClientMessage) -> Result<(), CloseFrame> {

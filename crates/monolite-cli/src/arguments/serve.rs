@@ -14,6 +14,35 @@ to the address printed. With --dir, the URL of the database `shop` ends in /db/s
 The process has the files to itself while it serves. Ctrl-C ends it: requests under way get five
 seconds, and the databases are closed.";
 
+pub(crate) const TOKEN_HELP: &str = "\
+Make a token for a client of `monolite serve`, and add it to a file
+
+The token is printed once; the file keeps what recognises it. Name the file as token_file in [auth]
+of the server's configuration. A running server takes notice within some seconds. To end a token,
+take its entry out of the file.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Token {
+    /// Whose it is: the name in figures, logs and the dashboard
+    pub(crate) name: String,
+
+    /// The file, created if it is not there
+    #[arg(long)]
+    pub(crate) file: PathBuf,
+
+    /// It can read, and not write
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// A database that it is for; again for others. Without it, the token is for all
+    #[arg(long)]
+    pub(crate) database: Vec<String>,
+
+    /// Days from now on for which it is good. Without it, it does not end
+    #[arg(long)]
+    pub(crate) days: Option<u32>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// The one database to serve; created if it is not there

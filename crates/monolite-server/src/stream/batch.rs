@@ -143,8 +143,8 @@ impl Stream {
         done.map_or_else(Outcome::Failed, Outcome::Done)
     }
 
-    /// Runs the piece from `at` to `end` in one closure; `None` if nothing was changed and it has to
-    /// run step by step.
+    /// Runs the piece from `at` to `end` in one closure; `None` if nothing was changed and it has
+    /// to run step by step.
     async fn together(
         &self,
         steps: &Arc<[ReadyStep]>,

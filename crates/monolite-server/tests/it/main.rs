@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod auth;
 mod pipeline;
 mod served;

@@ -27,7 +27,8 @@ impl Served {
         Served::with(|directory, config| config.directory = Some(directory))
     }
 
-    fn with(set: impl FnOnce(PathBuf, &mut Config)) -> Served {
+    /// One that `set` has configured, in its own directory.
+    pub(crate) fn with(set: impl FnOnce(PathBuf, &mut Config)) -> Served {
         let directory = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         set(directory.path().to_owned(), &mut config);
@@ -48,10 +49,21 @@ impl Served {
 
     /// What the server answers to a POST at `path`: the status and the body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.post_as(None, path, body)
+    }
+
+    /// As [`Served::post`], with a token.
+    pub(crate) fn post_as(&self, token: Option<&str>, path: &str, body: &Value) -> (u16, Value) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let url = format!("{}{path}", self.url);
-        let mut answer = agent.post(&url).send_json(body).unwrap();
-        (answer.status().as_u16(), answer.body_mut().read_json().unwrap())
+        let mut request = agent.post(format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut answer = request.send_json(body).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        let line = text.lines().next().unwrap_or_default();
+        let body = serde_json::from_str(&text).or_else(|_| serde_json::from_str(line));
+        (answer.status().as_u16(), body.unwrap_or(Value::String(text)))
     }
 
     /// A new stream.
@@ -107,7 +119,10 @@ impl Client<'_> {
 
     /// The result of a batch of statements without conditions, or with them.
     pub(crate) fn batch(&mut self, steps: &[(&str, Value)]) -> Value {
-        let step = |(sql, condition): &(&str, Value)| json!({ "stmt": { "sql": sql }, "condition": condition });
+        let step = |(sql, condition): &(&str, Value)| {
+            let stmt = json!({ "sql": sql });
+            json!({ "stmt": stmt, "condition": condition })
+        };
         let steps: Vec<Value> = steps.iter().map(step).collect();
         let request = json!({ "type": "batch", "batch": { "steps": steps } });
         self.one(request).unwrap()["result"].clone()

@@ -6,6 +6,8 @@ mod models;
 use std::sync::Arc;
 use std::time::Duration;
 
+use monolite_sqlite::rusqlite;
+
 use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
 use crate::call::member::{Member, Terms};
@@ -186,10 +188,11 @@ impl WriteQueue {
     }
 }
 
-/// The refusal of a change.
+/// The refusal of a change, with SQLite's code for it.
 pub(crate) fn read_only() -> Error {
     let message = "the handle may only read (Database::read_only); use another handle to write";
-    Error::new(ErrorKind::Invalid, message)
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+    rusqlite::Error::SqliteFailure(code, Some(message.into())).into()
 }
 
 fn no_share_left() -> Error {

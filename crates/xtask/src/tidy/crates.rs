@@ -17,9 +17,16 @@ use super::workspace::{Package, Workspace};
 const ARROWS: [(&str, &[&str]); 11] = [
     (
         "monolite-cli",
-        &["monolite-bench", "monolite-torture", "monolite", "monolite-archive", "monolite-ltx"],
+        &[
+            "monolite-bench",
+            "monolite-torture",
+            "monolite-server",
+            "monolite",
+            "monolite-archive",
+            "monolite-ltx",
+        ],
     ),
-    ("monolite-server", &["monolite"]),
+    ("monolite-server", &["monolite", "monolite-sqlite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),

@@ -1,0 +1,120 @@
+//! Owns tokens of the server's own, for those who have no one to sign theirs.
+//!
+//! # Format
+//! A token is [`PREFIX`] and 32 random bytes in base64url. The file, of TOML, has its SHA-256:
+//!
+//! ```toml
+//! [[token]]
+//! name = "checkout"
+//! sha256 = "…"
+//! right = "rw"
+//! databases = ["shop"] # all of them, without it
+//! expires = 1800000000 # seconds since 1970; never, without it
+//! ```
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+use super::{Grant, Principal, Refusal, Right, text_of};
+use crate::config::ConfigError;
+
+pub(super) const PREFIX: &str = "mono_";
+
+/// The content of a file.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tokens {
+    #[serde(default, rename = "token")]
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    sha256: String,
+    #[serde(default)]
+    right: Right,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    databases: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+}
+
+fn hash(token: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()))
+}
+
+impl Tokens {
+    pub(super) fn read(path: &Path) -> Result<Tokens, ConfigError> {
+        let text = text_of(path)?;
+        toml::from_str(&text).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
+    }
+
+    /// Whose token it is. Only hashes are compared: how long that takes tells of a hash, from which
+    /// no token can be made.
+    pub(super) fn find(&self, token: &str, now: SystemTime) -> Result<Principal, Refusal> {
+        let hash = hash(token);
+        let entry = self.entries.iter().find(|entry| entry.sha256 == hash);
+        let entry = entry.ok_or(Refusal::Invalid)?;
+        let expires = entry.expires.map(Duration::from_secs);
+        let expires = expires.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
+        if expires.is_some_and(|expires| expires < now) {
+            return Err(Refusal::Expired);
+        }
+        let grant = Grant { right: entry.right, databases: entry.databases.clone() };
+        Ok(Principal::new(&entry.name, expires, vec![grant]))
+    }
+}
+
+/// Makes a token, and adds it to `file`, which is created if it is not there. The file keeps what
+/// recognises the token, and not the token itself: it is returned, and shown nowhere else.
+///
+/// `databases` are those that it is for, or `None` for all; `expires` when it ends, in seconds since
+/// 1970. A server that has the file takes notice within some seconds.
+///
+/// # Errors
+/// When the name is in use, when the file is wrong, or cannot be read or written.
+pub fn issue_token(
+    file: &Path,
+    name: &str,
+    right: Right,
+    databases: Option<Vec<String>>,
+    expires: Option<u64>,
+) -> Result<String, ConfigError> {
+    let mut tokens = if file.exists() { Tokens::read(file)? } else { Tokens::default() };
+    let shown = file.display();
+    if tokens.entries.iter().any(|entry| entry.name == name) {
+        let message =
+            format!("{shown} has a token {name:?}; take its entry out, or choose another");
+        return Err(ConfigError(message));
+    }
+    let mut random = [0; 32];
+    SystemRandom::new().fill(&mut random).expect("the system gives random numbers");
+    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let (name, sha256) = (name.to_owned(), hash(&token));
+    tokens.entries.push(Entry { name, sha256, right, databases, expires });
+    let text = toml::to_string(&tokens).expect("the entries are TOML");
+    replace(file, &text).map_err(|error| ConfigError(format!("{shown}: {error}")))?;
+    Ok(token)
+}
+
+/// Whole or not at all, and for its owner only.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = file.to_owned().into_os_string();
+    beside.push(".new");
+    let mut options = fs::OpenOptions::new();
+    let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    new.write_all(text.as_bytes())?;
+    new.sync_all()?;
+    fs::rename(&beside, file)
+}
