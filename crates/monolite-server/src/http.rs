@@ -77,6 +77,9 @@ async fn route(
         (Method::GET, "/v1" | "/v2" | "/v3" | "/v3-protobuf") => {
             Ok(text("This server speaks Hrana over HTTP."))
         }
+        (Method::GET, "/health") if *shared.stops.borrow() => {
+            Err(ProtocolError::new("DRAINING", "the server stops").into())
+        }
         (Method::GET, "/health") => Ok(text("ok")),
         (Method::GET, "/version") => Ok(text(concat!("monolite ", env!("CARGO_PKG_VERSION")))),
         (Method::POST, "/v2/pipeline" | "/v3/pipeline") => {

@@ -5,3 +5,4 @@
 mod auth;
 mod pipeline;
 mod served;
+mod tls;
