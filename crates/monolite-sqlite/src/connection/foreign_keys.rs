@@ -1,5 +1,5 @@
 //! Owns foreign keys: which are violated, that no deferral of their checks outlives its own
-//! transaction, and the switch by which a migration is applied without them.
+//! transaction, and the switch by which a transaction runs without them.
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Result, ffi};
@@ -117,7 +117,9 @@ impl ForeignKeys<'_> {
             let text = "foreign keys are not switched off inside of a transaction";
             return Err(failure(ffi::SQLITE_MISUSE, text));
         }
-        self.0.raw().set_db_config(SWITCH, false).map(drop)
+        self.0.raw().set_db_config(SWITCH, false)?;
+        self.forget_statements();
+        Ok(())
     }
 
     /// Has them be enforced, and act.
@@ -128,5 +130,12 @@ impl ForeignKeys<'_> {
     pub fn resume(self) {
         let is_on = self.0.raw().set_db_config(SWITCH, true);
         assert!(is_on == Ok(true), "foreign keys are on again: {is_on:?}");
+        self.forget_statements();
+    }
+
+    /// At the switch, SQLite has every statement be prepared again (`sqlite3_db_config` expires
+    /// them): in the middle of a run, where there may be too little stack.
+    fn forget_statements(self) {
+        self.0.prepared.forget_users();
     }
 }
