@@ -9,6 +9,12 @@ use monolite::{
 
 use crate::patience::{as_one_batch, one};
 
+/// What a write does.
+type Body = fn(&Tx<'_>) -> Result<(), Error>;
+
+/// A way to write.
+type Way = fn(&Database, Body) -> Result<(), Error>;
+
 const ASK: &str = "PRAGMA foreign_keys";
 
 /// `keyed` and `kept` are the tables of the others.
@@ -77,7 +83,7 @@ fn a_write_rebuilds_a_table_and_children_stay() {
         assert_eq!(asked(tx)?, 0);
         REBUILD.iter().try_for_each(|sql| tx.execute(sql, ()).map(drop))
     };
-    let ways: [fn(&Database, fn(&Tx<'_>) -> Result<(), Error>) -> Result<(), Error>; 3] = [
+    let ways: [Way; 3] = [
         |db, body| db.write(body).wait(),
         |db, body| db.write_once(body).wait(),
         |db, body| db.try_write(body)?.wait(),
