@@ -46,6 +46,7 @@ impl ForeignKeys<'_> {
     fn end_deferral_now(self) -> Result<()> {
         let sql = "PRAGMA defer_foreign_keys = OFF";
         let ended = self.0.as_engine(|| self.0.raw().execute_batch(sql));
+        self.forget_statements();
         ended.inspect_err(|_| {
             self.0.authorizer.deferring.set(true);
             // A failure leaves the transaction open, and the next BEGIN reports it.
@@ -133,8 +134,8 @@ impl ForeignKeys<'_> {
         self.forget_statements();
     }
 
-    /// At the switch, SQLite has every statement be prepared again (`sqlite3_db_config` expires
-    /// them): in the middle of a run, where there may be too little stack.
+    /// SQLite has every statement be prepared again behind a switch (`sqlite3_db_config` and the
+    /// pragma expire them): in the middle of a run, where there may be too little stack.
     fn forget_statements(self) {
         self.0.prepared.forget_users();
     }
