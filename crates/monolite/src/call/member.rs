@@ -87,7 +87,7 @@ pub(crate) trait Member: Send {
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
     fn time_limit(&self) -> Option<Duration>;
-    /// How it runs when it has a transaction to itself for what it does.
+    /// How it runs when it has a transaction to itself; `None` for one whose terms alone say so.
     fn alone(&self) -> Option<Alone>;
     /// Those of its submission.
     fn terms(&self) -> &Terms;

@@ -145,6 +145,24 @@ fn a_closure_of_transact_rebuilds_a_table() {
 }
 
 #[test]
+fn leading_reads_are_skipped_and_nothing_acts_at_the_commit() {
+    let (_directory, db) = database();
+    let tx = db.without_foreign_keys().transaction().unwrap();
+    assert_eq!(ask(&tx, "SELECT count(*) FROM posts"), 2);
+    tx.execute("DELETE FROM users", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!(db.stats().transactions_unchanged, 1);
+    assert_eq!(one(&db, "SELECT count(*) FROM posts"), 2);
+    // What tells of the switch is no leading read, and is answered again.
+    let tx = db.without_foreign_keys().transaction().unwrap();
+    assert_eq!(ask(&tx, "SELECT foreign_keys FROM pragma_foreign_keys"), 0);
+    tx.execute("DELETE FROM keyed WHERE id = 1", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!(db.stats().transactions_replayed, 1);
+    assert_eq!(one(&db, "SELECT count(*) FROM kept"), 1_000);
+}
+
+#[test]
 fn a_neighbour_in_the_queue_has_its_keys() {
     let (_directory, db) = database();
     let off = db.without_foreign_keys();
