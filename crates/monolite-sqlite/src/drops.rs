@@ -5,6 +5,8 @@
 //! - A migration is refused to drop one, unless it has foreign keys off.
 //! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: its program is about to
 //!   rebuild a table, and may have ignored the error.
+//!
+//! Where foreign keys are off, SQLite does none of that, and nothing is refused.
 
 use std::sync::Mutex;
 
@@ -72,8 +74,8 @@ impl Drops {
         } else {
             (
                 "PRAGMA foreign_keys = OFF was refused before, ",
-                "to rebuild the table, use a migration (monolite::Migrations) whose file begins \
-                 with `-- monolite: foreign_keys=off`",
+                "to rebuild the table, use Database::without_foreign_keys, or a migration \
+                 (monolite::Migrations) whose file begins with `-- monolite: foreign_keys=off`",
             )
         };
         Ok(Some(format!(

@@ -57,8 +57,9 @@ const READ_ONLY: &[(&str, &str)] = &[
     ("encoding", OF_THE_FILE),
     (
         "foreign_keys",
-        "foreign keys are always enforced; declare one DEFERRABLE to check it late, or rebuild a \
-         table in a migration whose file begins with `-- monolite: foreign_keys=off`",
+        "foreign keys are enforced; declare one DEFERRABLE to check it late, or rebuild a table \
+         with Database::without_foreign_keys, or in a migration whose file begins with `-- \
+         monolite: foreign_keys=off`",
     ),
     ("journal_mode", "the engine needs the WAL"),
     ("max_page_count", OF_THE_FILE),

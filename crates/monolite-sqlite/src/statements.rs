@@ -265,7 +265,14 @@ impl Prepared {
         if authorizer.virtual_tables.may_join(sql) {
             authorizer.note_virtual_table();
         }
-        let prepared = self.prepare_counted(sql, make)?;
+        let before = authorizer.notes.take(Traits::DEFERS);
+        let prepared = self.prepare_counted(sql, make);
+        if !authorizer.notes.seen(Traits::DEFERS).is_empty() {
+            // It has SQLite prepare all others again.
+            self.forget_users();
+        }
+        authorizer.notes.add(before);
+        let prepared = prepared?;
         if let Some(table) = authorizer.drops.take() {
             let refusal = || authorizer.drops.refusal(self.connection(), &table);
             refuse(authorizer.as_engine(refusal)?)?;
@@ -317,6 +324,9 @@ impl Prepared {
         }
         let mut prepared = self.prepare_kept(sql)?;
         if !prepared.may_stay(self.may_write) {
+            if prepared.traits.has(Traits::DEFERS) {
+                kept.clear();
+            }
             return Ok(self.deeply(|| prepared.run(authorizer, run)));
         }
         if kept.len() >= KEPT {

@@ -238,13 +238,35 @@ impl<E> Database<E> {
     /// ```
     #[must_use]
     pub fn read_only(&self) -> Database<E> {
-        let Handle { engine, writes, transactions, time_limit } = &*self.handle;
-        let writes = Arc::new(writes.read_only());
-        let transactions =
-            Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
-        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
-        let time_limit = *time_limit;
-        Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
+        self.with_writes(self.handle.writes.read_only())
+    }
+
+    /// Another handle on the same database, whose writes and interactive transactions run with
+    /// foreign keys off, as behind `PRAGMA foreign_keys = OFF`: none acts (`ON DELETE CASCADE`),
+    /// and none is checked, also not at the end; `PRAGMA foreign_key_check` lists what is violated.
+    /// So a table that others reference can be rebuilt. All other handles keep their foreign keys.
+    ///
+    /// Each write and each commit has a commit of SQLite to itself, and the writer prepares its
+    /// statements again behind it. [`Migrations`](crate::Migrations) check all keys at the end.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// let tables = "CREATE TABLE user(id INTEGER PRIMARY KEY, name);
+    ///     CREATE TABLE post(user REFERENCES user ON DELETE CASCADE);
+    ///     INSERT INTO user VALUES (1, 'ann'); INSERT INTO post VALUES (1);";
+    /// db.write(move |tx| tx.execute_batch(tables)).wait()?;
+    /// let rebuild = "CREATE TABLE new(id INTEGER PRIMARY KEY, name NOT NULL);
+    ///     INSERT INTO new SELECT * FROM user; DROP TABLE user; ALTER TABLE new RENAME TO user;";
+    /// db.without_foreign_keys().write(move |tx| tx.execute_batch(rebuild)).wait()?;
+    /// let posts = "SELECT count(*) FROM post";
+    /// assert_eq!(db.read(|tx| tx.query_row(posts, (), |row| row.get::<_, i64>(0))).wait()?, 1);
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn without_foreign_keys(&self) -> Database<E> {
+        self.with_writes(self.handle.writes.without_foreign_keys())
     }
 
     /// Another handle on the same database, whose writes and commits are acknowledged at

@@ -35,7 +35,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use crate::activity::Caller;
 use crate::call::completion::Completion;
-use crate::call::member::{Alone, Around, ForeignKeys, Repeatable, Submission};
+use crate::call::member::{Alone, Around, ForeignKeys, Repeatable, Submission, Terms};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::database::Database;
@@ -286,7 +286,9 @@ impl Migrations {
     /// were.
     fn apply(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<Result<bool>> {
         let (all, migration) = (self.clone(), Arc::clone(migration));
-        let alone = Alone { limit: self.time_limit, around: Around::Keys(migration.foreign_keys) };
+        let alone = Alone { limit: self.time_limit, around: Around::Nothing };
+        let terms = writes.terms().of_upkeep("migrations");
+        let terms = Terms { foreign_keys: migration.foreign_keys, ..terms };
         let body = move |tx: &Tx<'_>| {
             let status = all.compared_with(&tx.migrations()?);
             if let Some(problem) = status.problems.first() {
@@ -299,11 +301,7 @@ impl Migrations {
             Ok(Ok(true))
         };
         let caller = Completion::new();
-        let member = Submission::new(
-            Repeatable(body),
-            writes.terms().of_upkeep("migrations"),
-            Arc::clone(&caller),
-        );
+        let member = Submission::new(Repeatable(body), terms, Arc::clone(&caller));
         Write::submit(Box::new(member.alone(alone)), caller, writes)
     }
 

@@ -1,5 +1,5 @@
 //! Owns foreign keys: which are violated, that no deferral of their checks outlives its own
-//! transaction, and the switch by which a migration is applied without them.
+//! transaction, and the switch by which a transaction runs without them.
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Result, ffi};
@@ -46,6 +46,7 @@ impl ForeignKeys<'_> {
     fn end_deferral_now(self) -> Result<()> {
         let sql = "PRAGMA defer_foreign_keys = OFF";
         let ended = self.0.as_engine(|| self.0.raw().execute_batch(sql));
+        self.forget_statements();
         ended.inspect_err(|_| {
             self.0.authorizer.deferring.set(true);
             // A failure leaves the transaction open, and the next BEGIN reports it.
@@ -117,7 +118,9 @@ impl ForeignKeys<'_> {
             let text = "foreign keys are not switched off inside of a transaction";
             return Err(failure(ffi::SQLITE_MISUSE, text));
         }
-        self.0.raw().set_db_config(SWITCH, false).map(drop)
+        self.0.raw().set_db_config(SWITCH, false)?;
+        self.forget_statements();
+        Ok(())
     }
 
     /// Has them be enforced, and act.
@@ -128,5 +131,12 @@ impl ForeignKeys<'_> {
     pub fn resume(self) {
         let is_on = self.0.raw().set_db_config(SWITCH, true);
         assert!(is_on == Ok(true), "foreign keys are on again: {is_on:?}");
+        self.forget_statements();
+    }
+
+    /// SQLite has every statement be prepared again behind a switch (`sqlite3_db_config` and the
+    /// pragma expire them): in the middle of a run, where there may be too little stack.
+    fn forget_statements(self) {
+        self.0.prepared.forget_users();
     }
 }

@@ -6,6 +6,7 @@ mod handles;
 mod rebuilds;
 mod refusals;
 mod rollbacks;
+mod without_keys;
 
 use monolite::{Database, Error, Write};
 

@@ -85,6 +85,49 @@ fn views_on_views_are_answered_also_when_they_were_made_behind_a_kept_statement(
     });
 }
 
+/// Behind each, SQLite would prepare statements again that were prepared before.
+#[test]
+#[ignore = "long: the gate runs it"]
+fn kept_statements_are_answered_behind_a_switch_of_foreign_keys() {
+    const DEFER: &str = "PRAGMA defer_foreign_keys = ON";
+    let db = open();
+    small_thread(move || {
+        let (sql, off) = (chain(50, 90), db.without_foreign_keys());
+        let all = || ways(&db, &sql).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
+        let one = |tx: &monolite::ReadTx<'_>, sql: &str| {
+            assert_eq!(tx.query_row(sql, (), |row| row.get::<_, i64>(0))?, 1);
+            Ok::<_, monolite::Error>(())
+        };
+        all();
+        let text = sql.clone();
+        off.write(move |tx| one(tx, &text)).wait().unwrap();
+        let transaction = off.transaction().unwrap();
+        transaction.query_row(&sql, (), |_| Ok(())).wait().unwrap();
+        drop(transaction);
+        all();
+        let text = sql.clone();
+        let deferred = db.write(move |tx| {
+            one(tx, &text)?;
+            tx.execute(DEFER, ())?;
+            one(tx, &text)?;
+            tx.execute_batch(DEFER)?;
+            one(tx, &text)
+        });
+        deferred.wait().unwrap();
+        let transaction = db.transaction().unwrap();
+        transaction.execute(DEFER, ()).wait().unwrap();
+        transaction.query_row(&sql, (), |_| Ok(())).wait().unwrap();
+        drop(transaction);
+        let text = sql.clone();
+        let read = db.read(move |tx| {
+            tx.query_map(DEFER, (), |_| Ok(()))?;
+            one(tx, &text)
+        });
+        read.wait().unwrap();
+        all();
+    });
+}
+
 #[test]
 fn what_there_is_no_stack_for_is_refused_and_many_shallow_selects_are_not() {
     let db = open();

@@ -1,6 +1,6 @@
 //! Owns a member in the writer's hands: what is known of its runs, and how it is to run again.
 
-use crate::call::member::Member;
+use crate::call::member::{ForeignKeys, Member};
 use crate::call::places::Place;
 use crate::error::Error;
 
@@ -27,7 +27,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(member: Box<dyn Member>) -> Entry {
-        let again = member.alone().map(|_| Again::Alone);
+        let has_no_keys = member.terms().foreign_keys == ForeignKeys::Off;
+        let again = (has_no_keys || member.alone().is_some()).then_some(Again::Alone);
         Entry { member, attempts: 0, failed: false, again, place: None }
     }
 

@@ -40,16 +40,17 @@ pub(crate) struct Alone {
 /// What is done around the transaction of a member that has one to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
-    /// Foreign keys are as they have to be.
-    Keys(ForeignKeys),
+    Nothing,
     /// When it has succeeded, the file is rewritten without its free pages.
     Vacuum,
 }
 
 /// Whether foreign keys are enforced, and act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ForeignKeys {
+    #[default]
     On,
+    /// What is run so has a transaction of SQLite to itself.
     Off,
 }
 
@@ -62,15 +63,16 @@ pub(crate) struct Terms {
     pub(crate) archive_wait: Option<Duration>,
     /// Who has made it, and what it is.
     pub(crate) caller: Caller,
+    pub(crate) foreign_keys: ForeignKeys,
 }
 
 impl Terms {
     /// Those of work that keeps the database in order, such as a migration; `name` is for a handle
     /// without one. It does not wait for the archive: what is acknowledged behind it and is
-    /// archived has it, too.
+    /// archived has it, too. It says itself whether it needs foreign keys to be off.
     pub(crate) fn of_upkeep(self, name: &'static str) -> Terms {
         let caller = Caller { name: self.caller.name.or(Some(name)), ..self.caller };
-        Terms { archive_wait: None, caller, ..self }
+        Terms { archive_wait: None, caller, foreign_keys: ForeignKeys::On, ..self }
     }
 
     /// Those of what `caller` has made.
@@ -85,7 +87,7 @@ pub(crate) trait Member: Send {
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
     fn time_limit(&self) -> Option<Duration>;
-    /// How it runs when it is no part of a batch.
+    /// How it runs when it has a transaction to itself; `None` for one whose terms alone say so.
     fn alone(&self) -> Option<Alone>;
     /// Those of its submission.
     fn terms(&self) -> &Terms;

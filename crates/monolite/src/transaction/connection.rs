@@ -1,6 +1,10 @@
 //! Owns one connection on which interactive transactions run, one transaction at a time: its
 //! snapshot, what is remembered of the pages that were read and changed on it, and the run of one
 //! statement.
+//!
+//! # Invariants
+//! - Foreign keys are off from the beginning of a snapshot to its end, for a transaction without
+//!   them, and at no other time. While it is parked no other transaction has the connection.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,6 +17,7 @@ use monolite_sqlite::{PageSet, Traits};
 use super::pins::Pin;
 use crate::activity::Slowest;
 use crate::activity::slow::SlowLog;
+use crate::call::member::ForeignKeys;
 use crate::call::watch::Watch;
 use crate::call::work::{self, Attached};
 use crate::clock::Clock;
@@ -29,6 +34,7 @@ pub(crate) struct PooledConnection {
     /// Keeps the snapshot of an overlay.
     pin: RefCell<Option<Arc<Pin>>>,
     watch: Arc<Watch>,
+    foreign_keys: Cell<ForeignKeys>,
     leading: RefCell<Leading>,
     /// The latest batch that its snapshot may contain.
     seen: Cell<BatchNumber>,
@@ -75,6 +81,7 @@ impl PooledConnection {
             reader,
             is_overlay,
             pin: RefCell::default(),
+            foreign_keys: Cell::default(),
             leading: RefCell::default(),
             seen: Cell::default(),
             took: Cell::default(),
@@ -130,6 +137,16 @@ impl PooledConnection {
         self.seen.get()
     }
 
+    /// Has foreign keys be as the transaction has them whose snapshot is about to begin.
+    pub(super) fn set_foreign_keys(&self, keys: ForeignKeys) -> Result<()> {
+        assert_eq!(self.foreign_keys.get(), ForeignKeys::On, "they are on between transactions");
+        if keys == ForeignKeys::Off {
+            self.reader.connection.foreign_keys().suspend()?;
+            self.foreign_keys.set(keys);
+        }
+        Ok(())
+    }
+
     /// Takes the snapshot of `pin`.
     pub(super) fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
         self.reader.connection.begin_on(&pin.snapshot)?;
@@ -154,6 +171,9 @@ impl PooledConnection {
     pub(super) fn end(&self) {
         // Fails only on a broken connection, whose next statement reports it.
         let _ = self.reader.connection.rollback();
+        if self.foreign_keys.take() == ForeignKeys::Off {
+            self.reader.connection.foreign_keys().resume();
+        }
         self.pin.take();
         self.leading.take();
         self.watch.end_snapshot();

@@ -556,7 +556,8 @@ impl OpenTransaction {
             Left::Parked(parked) => Some(parked),
             Left::Gone(_) => None,
         };
-        let held = self.engine.pool.take(self.caller, parked, start, limit)?;
+        let terms = self.engine.writes.terms().of(self.caller);
+        let held = self.engine.pool.take(terms, parked, start, limit)?;
         let connection = held.connection();
         let before = std::mem::replace(&mut state.snapshot, Snapshot::of(connection));
         if !held.is_warm && !is_first {

@@ -35,8 +35,9 @@ use monolite_sqlite::vfs::{Changes, WalControl};
 
 use super::connection::{PooledConnection, ReadSet};
 use super::pins::Pins;
+use crate::activity::Activity;
 use crate::activity::slow::SlowLog;
-use crate::activity::{Activity, Caller};
+use crate::call::member::Terms;
 use crate::call::watch::{Watch, longest};
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
@@ -243,15 +244,15 @@ impl Pool {
         watch.is_overdue(now, self.time_limit)
     }
 
-    /// A connection for the next statement of a transaction of `caller`: the one that was parked if
-    /// it is still there, else one with another snapshot. Waits while every connection runs a
+    /// A connection for the next statement of a transaction under `terms`: the one that was parked
+    /// if it is still there, else one with another snapshot. Waits while every connection runs a
     /// statement, for `limit` at most.
     ///
     /// # Errors
     /// `Closed`; `Timeout` when none became free; those of opening a connection and of beginning.
     pub(crate) fn take(
         &self,
-        caller: Caller,
+        terms: Terms,
         parked: Option<Parked>,
         start: Start,
         limit: Duration,
@@ -268,7 +269,7 @@ impl Pool {
                 connection.end();
             }
             let start = if is_to_move { Start::First } else { start };
-            return self.hold(caller, connection, is_warm, start);
+            return self.hold(terms, connection, is_warm, start);
         }
         let patience = Patience::of(limit);
         loop {
@@ -277,19 +278,19 @@ impl Pool {
             }
             if let Some(connection) = state.vacant.pop() {
                 drop(state);
-                return self.hold(caller, connection, false, start);
+                return self.hold(terms, connection, false, start);
             }
             let now = self.clock.now();
             if state.surplus(self.most, |watch| self.is_overdue(watch, now)) < 0 {
                 state.opening += 1;
                 drop(state);
                 let connection = self.open_one()?;
-                return self.hold(caller, connection, false, start);
+                return self.hold(terms, connection, false, start);
             }
             if let Some(connection) = state.take_away(now, self.age) {
                 drop(state);
                 connection.end();
-                return self.hold(caller, connection, false, start);
+                return self.hold(terms, connection, false, start);
             }
             let left = patience.left();
             if left.is_zero() {
@@ -354,7 +355,7 @@ impl Pool {
 
     fn hold(
         &self,
-        caller: Caller,
+        terms: Terms,
         connection: Box<PooledConnection>,
         is_warm: bool,
         start: Start,
@@ -362,6 +363,9 @@ impl Pool {
         let held = HeldConnection { pool: self, connection: Some(connection), is_warm };
         let connection = held.connection();
         let now = self.clock.now();
+        if !is_warm {
+            connection.set_foreign_keys(terms.foreign_keys)?;
+        }
         match (is_warm, connection.is_overlay()) {
             (true, _) => {}
             (false, true) => connection.begin_on(match start {
@@ -370,7 +374,7 @@ impl Pool {
             })?,
             (false, false) => connection.begin(&self.progress, now)?,
         }
-        connection.watch().trace().begin(caller);
+        connection.watch().trace().begin(terms.caller);
         connection.watch().begin(now);
         self.awake.note();
         Ok(held)

@@ -635,12 +635,11 @@ impl Writer {
     /// When there is none to be had, it and those behind it that are to run alone are refused.
     fn step_alone(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
-        let ran = match entry.member.alone().map(|alone| alone.around) {
-            Some(Around::Keys(ForeignKeys::Off)) => {
-                self.run_without_foreign_keys(&mut entry, batch, room)
-            }
-            Some(Around::Vacuum) => self.run_and_vacuum(&mut entry, batch, room),
-            Some(Around::Keys(ForeignKeys::On)) | None => self.run_alone(&mut entry, batch, room),
+        let around = entry.member.alone().map_or(Around::Nothing, |alone| alone.around);
+        let ran = match (entry.member.terms().foreign_keys, around) {
+            (ForeignKeys::Off, _) => self.run_without_foreign_keys(&mut entry, batch, room),
+            (ForeignKeys::On, Around::Vacuum) => self.run_and_vacuum(&mut entry, batch, room),
+            (ForeignKeys::On, Around::Nothing) => self.run_alone(&mut entry, batch, room),
         };
         let mut members = vec![entry];
         if let Err(error) = ran {
@@ -696,9 +695,15 @@ impl Writer {
                     entry.overrule(error.of_commit());
                 }
                 Err(uncommitted) if uncommitted.lacks_room() => {
+                    let is_over = !entry.member.is_repeatable();
+                    if is_over {
+                        entry.overrule(uncommitted.of_once());
+                    }
                     self.make_room(|writer| room.restart_wal(writer))?;
                     is_restarted = true;
-                    continue;
+                    if !is_over {
+                        continue;
+                    }
                 }
                 Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),
                 Err(Uncommitted::DiskFull(error) | Uncommitted::Failed(error)) => {

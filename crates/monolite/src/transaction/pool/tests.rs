@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::call::member::ForeignKeys;
 use crate::clock::hand::HandClock;
 use crate::files::open::{Opened, open};
 use crate::options::{InteractiveOptions, Options};
@@ -65,7 +66,7 @@ impl Bench {
 
     fn take(&self, parked: Option<Parked>) -> Result<HeldConnection<'_>> {
         let start = if parked.is_some() { Start::Later } else { Start::First };
-        self.pool.take(Caller::default(), parked, start, Duration::ZERO)
+        self.pool.take(Terms::default(), parked, start, Duration::ZERO)
     }
 
     /// Runs the first statement of a transaction of this cost, and rests.
@@ -98,6 +99,53 @@ fn a_transaction_goes_on_with_the_connection_that_nobody_has_needed() {
     assert!(bench.is_warm(place));
     assert!(!bench.is_warm(place), "it was there once");
     assert_eq!(bench.opened(), 1);
+}
+
+#[test]
+fn a_connection_has_foreign_keys_on_again_behind_a_transaction_without_them() {
+    let bench = Bench::new();
+    let without = || {
+        let terms = Terms { foreign_keys: ForeignKeys::Off, ..Terms::default() };
+        let held = bench.pool.take(terms, None, Start::First, Duration::ZERO).unwrap();
+        assert_eq!(asked(&held), 0);
+        held
+    };
+    let park = |held: HeldConnection<'_>| {
+        let Left::Parked(place) = held.leave(1, Memory::Nothing, &Cost::default()) else {
+            panic!("not parked");
+        };
+        place
+    };
+    let ways: [&dyn Fn(HeldConnection<'_>); 5] = [
+        &|_| (),
+        &|held| drop(held.leave(MAX_CONNECTIONS + 1, Memory::Nothing, &Cost::default())),
+        &|held| bench.pool.give_up(park(held)),
+        // It is taken away.
+        &|held| {
+            park(held);
+        },
+        &|held| {
+            park(held);
+            bench.clock.advance(2 * SECOND);
+            bench.pool.release_idle(SECOND);
+        },
+    ];
+    for way in ways {
+        way(without());
+        let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.take(None).unwrap()).collect();
+        assert!(all.iter().all(|held| asked(held) == 1));
+    }
+    // Its own transaction goes on without them.
+    let place = park(without());
+    let held = bench.take(Some(place)).unwrap();
+    assert!(held.is_warm);
+    assert_eq!(asked(&held), 0);
+}
+
+/// Whether foreign keys are on.
+fn asked(held: &HeldConnection<'_>) -> i64 {
+    let ask = |tx: &Tx<'_>| tx.query_row("PRAGMA foreign_keys", (), |row| row.get(0));
+    held.run(LIMIT, ask).unwrap().unwrap()
 }
 
 #[test]

@@ -31,6 +31,14 @@ impl Uncommitted {
     pub(super) fn lacks_room(&self) -> bool {
         matches!(self, Uncommitted::Full(LimitHit::NoRoomLeft) | Uncommitted::DiskFull(_))
     }
+
+    /// The answer to a member that cannot run again, where room was lacking.
+    pub(super) fn of_once(self) -> Error {
+        match self {
+            Uncommitted::Full(_) => no_room_left(),
+            Uncommitted::DiskFull(error) | Uncommitted::Failed(error) => error.of_commit(),
+        }
+    }
 }
 
 /// What the WAL holds keeps it from beginning anew.

@@ -14,7 +14,7 @@ use monolite_sqlite::{CheckpointMode, Connection};
 use super::{Entry, Room, Writer, no_room_left};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::in_flight::{HeldBatch, InFlight};
-use crate::call::member::{Once, Repeatable, Submission, Terms};
+use crate::call::member::{Body, ForeignKeys, Once, Repeatable, Submission, Terms};
 use crate::clock::hand::HandClock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -97,6 +97,18 @@ impl Bench {
     {
         let caller = Completion::new();
         let job = Submission::new(Once(Some(body)), Terms::default(), Arc::clone(&caller));
+        self.batch.inbox.push_back(Entry::new(Box::new(job)));
+        caller
+    }
+
+    fn add_without_keys<T, B>(&mut self, body: B) -> Caller<T>
+    where
+        T: Send + 'static,
+        B: Body<T, Error> + 'static,
+    {
+        let caller = Completion::new();
+        let terms = Terms { foreign_keys: ForeignKeys::Off, ..Terms::default() };
+        let job = Submission::new(body, terms, Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }
@@ -292,6 +304,33 @@ fn a_deferral_of_foreign_keys_ends_with_its_member() {
     bench.run();
     deferring.result().unwrap();
     assert!(next.result().unwrap());
+}
+
+#[test]
+fn member_without_foreign_keys_has_a_transaction_to_itself() {
+    let mut bench = Bench::new();
+    let orphan = |tx: &Tx<'_>| tx.execute("INSERT INTO child(parent) VALUES (77)", []);
+    let (before, first) = (bench.add(orphan), bench.add_without_keys(Repeatable(orphan)));
+    let (once, after) = (bench.add_without_keys(Once(Some(orphan))), bench.add(orphan));
+    let valid = bench.insert(77);
+    assert_eq!(bench.run(), 4);
+    assert!(before.result().is_err() && after.result().is_err());
+    assert!(first.result().is_ok() && once.result().is_ok() && valid.result().is_ok());
+}
+
+#[test]
+fn closure_that_runs_once_without_foreign_keys_is_not_run_again_for_room() {
+    let mut bench = Bench::with_small_wal(200_000);
+    let blob = |tx: &Tx<'_>| tx.execute("INSERT INTO blob VALUES (zeroblob(200000))", []);
+    for is_blocked in [true, false] {
+        bench.room.is_blocked = is_blocked;
+        let once = bench.add_without_keys(Once(Some(blob)));
+        bench.run();
+        assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Overloaded);
+    }
+    let again = bench.add_without_keys(Once(Some(blob)));
+    bench.run();
+    again.result().unwrap();
 }
 
 #[test]
