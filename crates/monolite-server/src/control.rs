@@ -17,6 +17,8 @@ pub(crate) enum Control {
     Savepoint(String),
     Release(String),
     RollbackTo(String),
+    /// Sets the stream's foreign keys on or off, or asks which they are.
+    ForeignKeys(Option<bool>),
     /// A pragma that is accepted, and has no effect and no rows.
     Nothing,
     /// A pragma whose answer is that of this query.
@@ -41,12 +43,11 @@ impl Pragma {
     fn control(self) -> Option<Control> {
         let number = |name| Some(Control::Instead(format!("SELECT {} AS {name}", self.number())));
         match (&*self.name, self.value.as_deref()) {
-            ("foreign_keys", None) => Some(Control::Instead("SELECT 1 AS foreign_keys".into())),
-            ("foreign_keys", Some("on" | "1" | "true" | "yes")) => Some(Control::Nothing),
-            ("foreign_keys", Some(_)) => Some(Control::Blocked(
-                "foreign keys are enforced for all clients; use PRAGMA defer_foreign_keys = ON in \
-                 the transaction, or a migration of `monolite migrate`",
-            )),
+            ("foreign_keys", None) => Some(Control::ForeignKeys(None)),
+            ("foreign_keys", Some(value)) => {
+                let is_on = ["on", "1", "true", "yes"].contains(&value);
+                Some(Control::ForeignKeys(Some(is_on)))
+            }
             ("busy_timeout", _) => number("timeout"),
             ("mmap_size" | "wal_autocheckpoint" | "journal_size_limit" | "threads", Some(_)) => {
                 number(&self.name)
@@ -215,8 +216,9 @@ fn the_words_of_control_are_read_to_their_end() {
         ("RELEASE SAVEPOINT a", Some(Control::Release("a".into()))),
         ("RELEASE savepoint", Some(Control::Release("savepoint".into()))),
         ("RELEASE a b", None),
-        ("PRAGMA foreign_keys", instead("SELECT 1 AS foreign_keys")),
-        ("pragma Main.Foreign_Keys = 'on'", Some(Control::Nothing)),
+        ("PRAGMA foreign_keys", Some(Control::ForeignKeys(None))),
+        ("pragma Main.Foreign_Keys = 'on'", Some(Control::ForeignKeys(Some(true)))),
+        ("PRAGMA foreign_keys(off)", Some(Control::ForeignKeys(Some(false)))),
         ("PRAGMA table_info('t')", None),
         ("PRAGMA user_version = 3", None),
         ("PRAGMA cache_size=-2000;", Some(Control::Nothing)),
@@ -231,7 +233,7 @@ fn the_words_of_control_are_read_to_their_end() {
     ] {
         assert_eq!(Control::of(sql), control, "{sql}");
     }
-    for sql in ["ATTACH 'x' AS y", "PRAGMA foreign_keys = 0", "PRAGMA journal_mode(delete)"] {
+    for sql in ["ATTACH 'x' AS y", "PRAGMA journal_mode(delete)"] {
         assert!(matches!(Control::of(sql), Some(Control::Blocked(_))), "{sql}");
     }
 }

@@ -127,6 +127,8 @@ struct Prepared {
 /// A stream of requests, on one database with one right.
 pub(crate) struct Stream {
     db: Database,
+    /// The same without foreign keys, while the client has set them off.
+    without_keys: Option<Database>,
     right: Right,
     state: State,
     /// The savepoints that are open, if the first of them began the transaction.
@@ -144,7 +146,17 @@ impl Stream {
     pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
         let db = if right == Right::ReadWrite { db } else { db.read_only() };
-        Stream { db, right, state: State::Idle, savepoints: Vec::new() }
+        Stream { db, without_keys: None, right, state: State::Idle, savepoints: Vec::new() }
+    }
+
+    /// The handle for what begins now.
+    fn db(&self) -> &Database {
+        self.without_keys.as_ref().unwrap_or(&self.db)
+    }
+
+    /// Whether it has what its next request must find.
+    pub(crate) fn has_state(&self) -> bool {
+        !self.is_autocommit() || self.without_keys.is_some()
     }
 
     pub(crate) fn is_autocommit(&self) -> bool {
@@ -205,14 +217,14 @@ impl Stream {
         let encoding = what.encoding;
         let done = match &what.control {
             None => return self.statement(&what).await,
-            Some(Control::Instead(sql)) => {
-                let instead = Prepared {
-                    sql: sql.as_str().into(),
-                    parameters: Parameters::Positional(Vec::new()),
-                    control: None,
-                    ..*what
-                };
-                return self.statement(&Arc::new(instead)).await;
+            Some(Control::Instead(sql)) => return self.instead(&what, sql).await,
+            Some(Control::ForeignKeys(None)) => {
+                let is_on = i32::from(self.without_keys.is_none());
+                return self.instead(&what, &format!("SELECT {is_on} AS foreign_keys")).await;
+            }
+            Some(Control::ForeignKeys(Some(is_on))) => {
+                self.set_foreign_keys(*is_on);
+                Ok(())
             }
             Some(Control::Nothing) => Ok(()),
             Some(Control::Blocked(why)) => Err(ProtocolError::new("BLOCKED", *why)),
@@ -224,6 +236,20 @@ impl Stream {
             Some(Control::RollbackTo(name)) => self.roll_back_to(name).await,
         };
         done.map(|()| nothing(encoding, began))
+    }
+
+    /// Runs the query `sql` in the place of `what`.
+    async fn instead(&mut self, what: &Prepared, sql: &str) -> Result<StmtResult, ProtocolError> {
+        let parameters = Parameters::Positional(Vec::new());
+        let instead = Prepared { sql: sql.into(), parameters, control: None, ..*what };
+        self.statement(&Arc::new(instead)).await
+    }
+
+    /// In a transaction it has no effect, as in SQLite.
+    fn set_foreign_keys(&mut self, is_on: bool) {
+        if self.is_autocommit() {
+            self.without_keys = (!is_on).then(|| self.db.without_foreign_keys());
+        }
     }
 
     async fn statement(&mut self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
@@ -254,7 +280,7 @@ impl Stream {
             self.may_write()?;
         }
         let what = Arc::clone(what);
-        let write = self.db.write(move |tx| run(tx, &what));
+        let write = self.db().write(move |tx| run(tx, &what));
         write.await.map_err(|error| protocol_error(&error))
     }
 
@@ -269,7 +295,7 @@ impl Stream {
     fn open(&mut self) -> Result<&Transaction, ProtocolError> {
         if let State::Begun { is_read_only } = self.state {
             let read_only = is_read_only.then(|| self.db.read_only());
-            let tx = read_only.as_ref().unwrap_or(&self.db).transaction();
+            let tx = read_only.as_ref().unwrap_or(self.db()).transaction();
             self.state = State::Open(tx.map_err(|error| protocol_error(&error))?);
         }
         match &self.state {

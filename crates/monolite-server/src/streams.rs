@@ -49,7 +49,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn has_state(&self) -> bool {
-        !self.stream.is_autocommit() || !self.stored.is_empty()
+        self.stream.has_state() || !self.stored.is_empty()
     }
 
     fn is_expired(&self, now: Instant) -> bool {

@@ -8,6 +8,8 @@
 //!   next to each other is an order that autocommit allows;
 //! - from `BEGIN` to `COMMIT`, with a `ROLLBACK` behind it.
 //!
+//! Neither goes across a pragma of foreign keys.
+//!
 //! Where the closure cannot do what the steps would have done (a deferred foreign key, a statement
 //! that rolls back, a transaction left open), it changes nothing, and the steps of the piece run
 //! one after the other.
@@ -164,7 +166,7 @@ impl Stream {
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
-            self.db.write(move |tx| piece.run(tx)).await
+            self.db().write(move |tx| piece.run(tx)).await
         };
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ended {

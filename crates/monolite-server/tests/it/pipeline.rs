@@ -259,3 +259,47 @@ fn what_the_server_decides_is_said() {
         assert_eq!(client.execute(sql).unwrap_err()["code"], code, "{sql}");
     }
 }
+
+const PARENT_AND_CHILDREN: &str = "CREATE TABLE p(id INTEGER PRIMARY KEY, x);
+    CREATE TABLE c(p REFERENCES p ON DELETE CASCADE);
+    INSERT INTO p VALUES (1, 'a'); INSERT INTO c VALUES (1), (1);";
+
+const REBUILD: [&str; 4] = [
+    "CREATE TABLE q(id INTEGER PRIMARY KEY, x TEXT)",
+    "INSERT INTO q SELECT * FROM p",
+    "DROP TABLE p",
+    "ALTER TABLE q RENAME TO p",
+];
+
+#[test]
+fn a_rebuild_without_foreign_keys_keeps_the_children() {
+    let served = Served::one();
+    let mut client = served.stream();
+    client.one(json!({ "type": "sequence", "sql": PARENT_AND_CHILDREN })).unwrap();
+    // In requests, as Django and Alembic send it; and others keep their keys.
+    client.execute("PRAGMA foreign_keys = OFF").unwrap();
+    assert!(client.baton.is_some(), "it is a setting of the stream");
+    assert_eq!(client.value("PRAGMA foreign_keys"), "0");
+    client.execute("BEGIN").unwrap();
+    client.execute("PRAGMA foreign_keys = ON").unwrap();
+    for sql in REBUILD {
+        client.execute(sql).unwrap();
+        let violation = served.stream().execute("INSERT INTO c VALUES (7)").unwrap_err();
+        assert_eq!(violation["extended_code"], "SQLITE_CONSTRAINT_FOREIGNKEY");
+    }
+    client.execute("COMMIT").unwrap();
+    client.execute("PRAGMA foreign_keys = ON").unwrap();
+    assert_eq!(client.baton, None);
+    assert_eq!(client.value("SELECT count(*) FROM c"), "2");
+    // In one batch, as `migrate()` of `@libsql/client`.
+    let mut steps = vec![("PRAGMA foreign_keys=off".to_owned(), Value::Null)];
+    steps.extend(transactional(&REBUILD).into_iter().map(|(sql, _)| (sql, Value::Null)));
+    steps.pop();
+    steps.push(("PRAGMA foreign_keys=on".to_owned(), Value::Null));
+    let done = batch(&mut client, &steps);
+    assert!(done["step_errors"].as_array().unwrap().iter().all(Value::is_null), "{done}");
+    assert_eq!(client.value("SELECT count(*) FROM c"), "2");
+    // With keys on, the same drop cascades, as in SQLite.
+    client.execute("DELETE FROM p").unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM c"), "0");
+}
