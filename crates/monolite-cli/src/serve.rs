@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use monolite_server::{Config, Right, Server, issue_token};
@@ -67,9 +67,8 @@ pub(crate) fn run_token(arguments: &arguments::Token) -> Result<()> {
     let arguments::Token { name, file, read_only, database, days } = arguments;
     let right = if *read_only { Right::ReadOnly } else { Right::ReadWrite };
     let databases = (!database.is_empty()).then(|| database.clone());
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let expires = days.map(|days| now + u64::from(days) * 86_400);
-    let token = issue_token(file, name, right, databases, expires)?;
+    let lasts = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
+    let token = issue_token(file, name, right, databases, lasts)?;
     writeln!(stdout(), "{token}")?;
     Ok(())
 }

@@ -16,8 +16,7 @@ use std::time::SystemTime;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigError;
-use crate::files::Changes;
+use crate::files::{Changes, ConfigError};
 use crate::log;
 
 pub use tokens::issue_token;
@@ -57,7 +56,7 @@ pub(crate) struct Principal {
     /// For turns among clients.
     pub(crate) id: u64,
     /// When the token ends.
-    pub(crate) expires: Option<SystemTime>,
+    expires: Option<SystemTime>,
     grants: Vec<Grant>,
 }
 
@@ -74,6 +73,11 @@ impl Principal {
         let hash = digest(&SHA256, name.as_bytes());
         let first = hash.as_ref()[..8].try_into().expect("it has 32 bytes");
         Principal { name: name.to_owned(), id: u64::from_be_bytes(first), expires, grants }
+    }
+
+    /// Whether its token has ended meanwhile.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.expires.is_some_and(|expires| expires < now())
     }
 
     /// What it may do with `database`.
@@ -155,12 +159,12 @@ impl Authenticator {
         Ok(Authenticator::Tokens(Box::new(Keeper { config: config.clone(), known, changes })))
     }
 
-    /// Who `token` belongs to, at the time `now`: a JWT ends by the clock of the wall.
-    pub(crate) fn authenticate(
-        &self,
-        token: Option<&str>,
-        now: SystemTime,
-    ) -> Result<Principal, Refusal> {
+    /// Who `token` belongs to.
+    pub(crate) fn authenticate(&self, token: Option<&str>) -> Result<Principal, Refusal> {
+        self.authenticate_at(now(), token)
+    }
+
+    fn authenticate_at(&self, now: SystemTime, token: Option<&str>) -> Result<Principal, Refusal> {
         let Authenticator::Tokens(keeper) = self else {
             let all = Grant { right: Right::ReadWrite, databases: None };
             return Ok(Principal::new("anyone", None, vec![all]));
@@ -198,6 +202,11 @@ impl Known {
         let (keys, tokens) = (keys.unwrap_or_default(), tokens.unwrap_or_default());
         Ok(Known { keys, tokens })
     }
+}
+
+/// The time by which tokens end: those who sign them know no other.
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// The text of a file of keys or tokens.

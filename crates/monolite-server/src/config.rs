@@ -4,7 +4,6 @@
 //! `MONOLITE_LISTEN` stands for `listen`, and `MONOLITE_TLS__KEY` for `key` in `[tls]`. A value is
 //! taken as TOML where it is TOML, and as a text otherwise.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use serde::Deserialize;
 
 use crate::auth::AuthConfig;
 use crate::databases::Data;
+use crate::files::ConfigError;
 
 /// What begins the names of variables that override the file.
 const PREFIX: &str = "MONOLITE_";
@@ -61,18 +61,6 @@ impl Default for Config {
         }
     }
 }
-
-/// What is wrong with a configuration, in words for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub(crate) String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 impl Config {
     /// That of a file, with the variables of `environment` over it.

@@ -1,9 +1,23 @@
-//! Owns whether files of the configuration have changed.
+//! Owns what is wrong with files of the configuration, and whether they have changed.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+/// What is wrong with a configuration, in words for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub(crate) String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Notices changes of files.
 pub(crate) struct Changes {
     files: Vec<PathBuf>,
     seen: Mutex<Vec<Option<SystemTime>>>,

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
@@ -139,7 +139,7 @@ async fn enter(
         let (kind, token) = value.split_once(' ')?;
         kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    let principal = shared.authenticator.authenticate(token, SystemTime::now());
+    let principal = shared.authenticator.authenticate(token);
     let principal = principal.map_err(|refusal| {
         shared.metrics.refused(refusal.code());
         ProtocolError::new(refusal.code(), refusal.to_string())

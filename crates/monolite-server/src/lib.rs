@@ -30,7 +30,8 @@ pub mod hrana;
 mod log;
 
 pub use auth::{AuthConfig, Right, issue_token};
-pub use config::{Config, ConfigError, TlsConfig};
+pub use config::{Config, TlsConfig};
+pub use files::ConfigError;
 pub use server::Server;
 
 use std::sync::Arc;

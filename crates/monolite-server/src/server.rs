@@ -18,8 +18,9 @@ use tokio::time::timeout;
 
 use crate::answers::Body;
 use crate::auth::Authenticator;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::databases::Databases;
+use crate::files::ConfigError;
 use crate::metrics::Metrics;
 use crate::streams::Streams;
 use crate::tls::Tls;

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::{ConfigError, TlsConfig};
-use crate::files::Changes;
+use crate::config::TlsConfig;
+use crate::files::{Changes, ConfigError};
 use crate::log;
 
 pub(crate) struct Tls {

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -237,7 +237,7 @@ impl Connection {
                     if heard.elapsed() > PATIENCE {
                         return None;
                     }
-                    if self.is_expired() {
+                    if self.principal.as_ref().is_some_and(Principal::has_ended) {
                         return Some(breach(CloseCode::Policy, "the token has expired"));
                     }
                     let _ = self.say.send(Message::Ping(Default::default()));
@@ -274,11 +274,6 @@ impl Connection {
         }
     }
 
-    fn is_expired(&self) -> bool {
-        let expires = self.principal.as_ref().and_then(|principal| principal.expires);
-        expires.is_some_and(|expires| expires < SystemTime::now())
-    }
-
     async fn take(&mut self, message: ClientMessage) -> Result<(), CloseFrame> {
         match message {
             ClientMessage::Hello { jwt } => self.hello(jwt.as_deref()),
@@ -296,7 +291,7 @@ impl Connection {
 
     fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
         let is_first = self.principal.is_none();
-        match self.shared.authenticator.authenticate(token, SystemTime::now()) {
+        match self.shared.authenticator.authenticate(token) {
             Ok(principal) => {
                 self.principal = Some(principal);
                 if is_first {

@@ -1,8 +1,9 @@
 //! Owns JWTs: who has signed one, and what it says (RFC 7515, 7519, 8037).
 //!
-//! The signature is `ring`'s work. Around it is no choice to be made wrong: the algorithm is Ed25519,
-//! whatever a token names, and the keys are public ones of files. `jsonwebtoken` would bring RSA
-//! and two more curves, or ask each program that embeds the server for a provider of cryptography.
+//! The signature is `ring`'s work. Around it is no choice to be made wrong: the algorithm is
+//! Ed25519, whatever a token names, and the keys are public ones of files. `jsonwebtoken` would
+//! bring RSA and two more curves, or ask each program that embeds the server for a provider of
+//! cryptography.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 use super::{Grant, Principal, Refusal, Right, text_of};
-use crate::config::ConfigError;
+use crate::files::ConfigError;
 
 /// How far the clocks of two machines may be apart.
 const LEEWAY: Duration = Duration::from_secs(60);

@@ -1,3 +1,5 @@
+//! Tokens of each kind, good and bad.
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -11,6 +13,7 @@ use super::*;
 
 const NOW: u64 = 1_800_000_000;
 
+/// A moment of the year 2027.
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
 }
@@ -53,7 +56,7 @@ fn keeper(directory: &Path, keys: &str) -> Authenticator {
 }
 
 fn refusal(authenticator: &Authenticator, token: Option<&str>) -> Option<Refusal> {
-    authenticator.authenticate(token, now()).err()
+    authenticator.authenticate_at(now(), token).err()
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn a_token_gives_the_rights_that_it_names() {
     let signer = Signer::new();
     let authenticator = keeper(directory.path(), &signer.pem());
     let of = |claims: Value, database: &str| {
-        let principal = authenticator.authenticate(Some(&signer.good(&claims)), now()).unwrap();
+        let principal = authenticator.authenticate_at(now(), Some(&signer.good(&claims))).unwrap();
         principal.right(database)
     };
     let (read, write) = (Some(Right::ReadOnly), Some(Right::ReadWrite));
@@ -131,7 +134,8 @@ fn a_token_of_the_server_is_kept_as_a_hash() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tokens.toml");
     let shop = Some(vec!["shop".to_owned()]);
-    let token = issue_token(&file, "checkout", Right::ReadWrite, shop, Some(NOW + 1)).unwrap();
+    let hour = Some(Duration::from_secs(3_600));
+    let token = issue_token(&file, "checkout", Right::ReadWrite, shop, hour).unwrap();
     let reader = issue_token(&file, "reports", Right::ReadOnly, None, None).unwrap();
     assert!(issue_token(&file, "reports", Right::ReadOnly, None, None).is_err(), "in use");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -140,14 +144,14 @@ fn a_token_of_the_server_is_kept_as_a_hash() {
     assert_eq!(mode & 0o777, 0o600);
     let config = AuthConfig { token_file: Some(file.clone()), ..AuthConfig::default() };
     let authenticator = Authenticator::load(&config).unwrap();
-    let principal = authenticator.authenticate(Some(&token), now()).unwrap();
+    let principal = authenticator.authenticate(Some(&token)).unwrap();
     assert_eq!(principal.name, "checkout");
     assert_eq!(principal.right("shop"), Some(Right::ReadWrite));
     assert_eq!(principal.right("log"), None);
-    let principal = authenticator.authenticate(Some(&reader), now()).unwrap();
+    let principal = authenticator.authenticate_at(now(), Some(&reader)).unwrap();
     assert_eq!(principal.right("log"), Some(Right::ReadOnly));
-    let later = now() + Duration::from_secs(5);
-    assert_eq!(authenticator.authenticate(Some(&token), later).err(), Some(Refusal::Expired));
+    let later = SystemTime::now() + 2 * hour.unwrap();
+    assert_eq!(authenticator.authenticate_at(later, Some(&token)).err(), Some(Refusal::Expired));
     assert_eq!(refusal(&authenticator, Some(&token[..40])), Some(Refusal::Invalid));
 }
 

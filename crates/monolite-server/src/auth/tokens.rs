@@ -24,8 +24,8 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, Principal, Refusal, Right, text_of};
-use crate::config::ConfigError;
+use super::{Grant, Principal, Refusal, Right, now, text_of};
+use crate::files::ConfigError;
 
 pub(super) const PREFIX: &str = "mono_";
 
@@ -79,8 +79,8 @@ impl Tokens {
 /// Makes a token, and adds it to `file`, which is created if it is not there. The file keeps what
 /// recognises the token, and not the token itself: it is returned, and shown nowhere else.
 ///
-/// `databases` are those that it is for, or `None` for all; `expires` when it ends, in seconds since
-/// 1970. A server that has the file takes notice within some seconds.
+/// `databases` are those that it is for, or `None` for all. It ends after the time `lasts`, by the
+/// clock of the wall, or never. A server that has the file takes notice within some seconds.
 ///
 /// # Errors
 /// When the name is in use, when the file is wrong, or cannot be read or written.
@@ -89,7 +89,7 @@ pub fn issue_token(
     name: &str,
     right: Right,
     databases: Option<Vec<String>>,
-    expires: Option<u64>,
+    lasts: Option<Duration>,
 ) -> Result<String, ConfigError> {
     let mut tokens = if file.exists() { Tokens::read(file)? } else { Tokens::default() };
     let shown = file.display();
@@ -102,6 +102,9 @@ pub fn issue_token(
     SystemRandom::new().fill(&mut random).expect("the system gives random numbers");
     let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     let (name, sha256) = (name.to_owned(), hash(&token));
+    let end = lasts.and_then(|lasts| now().checked_add(lasts));
+    let end = end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let expires = end.map(|end| end.as_secs());
     tokens.entries.push(Entry { name, sha256, right, databases, expires });
     let text = toml::to_string(&tokens).expect("the entries are TOML");
     replace(file, &text).map_err(|error| ConfigError(format!("{shown}: {error}")))?;

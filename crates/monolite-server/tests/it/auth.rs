@@ -1,5 +1,7 @@
 //! Tokens: every endpoint, with each kind of token.
 
+use std::time::Duration;
+
 use monolite_server::{AuthConfig, Right, issue_token};
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ fn every_endpoint_asks_for_the_right() {
         };
         issue("writer", Right::ReadWrite, shop(), None);
         issue("reader", Right::ReadOnly, shop(), None);
-        issue("late", Right::ReadWrite, None, Some(1));
+        issue("late", Right::ReadWrite, None, Some(Duration::ZERO));
         let mut auth = AuthConfig::default();
         auth.token_file = Some(file);
         (config.directory, config.auth) = (Some(directory), Some(auth));

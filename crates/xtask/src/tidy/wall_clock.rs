@@ -9,11 +9,18 @@ use super::Finding;
 use super::tree::{File, Tree};
 
 /// What runs at users'.
-const PRODUCTS: [&str; 5] =
-    ["monolite", "monolite-sqlite", "monolite-archive", "monolite-ltx", "monolite-cli"];
+const PRODUCTS: [&str; 6] = [
+    "monolite",
+    "monolite-sqlite",
+    "monolite-archive",
+    "monolite-ltx",
+    "monolite-server",
+    "monolite-cli",
+];
 
 /// Where it is read, and what for.
-const ROOMS: [(&str, &str); 4] = [
+const ROOMS: [(&str, &str); 5] = [
+    ("monolite-server/src/auth.rs", "whether a token has ended, as those mean it who sign it"),
     ("monolite/src/activity/slow.rs", "when a call was slow, to be shown"),
     ("monolite-sqlite/src/surroundings.rs", "the time that a user's SQL asks for"),
     ("monolite-sqlite/src/connection/migrations.rs", "when a migration was applied, to be shown"),
