@@ -9,19 +9,18 @@
 //! Streams, stored SQL, batons and transports: nothing here does I/O or knows the engine, but for
 //! the values of SQLite, which [`Rows`] writes.
 
-pub mod request;
-pub mod response;
-pub mod rows;
+mod request;
+mod response;
 
 pub use request::{
     Batch, ClientMessage, Condition, CursorRequest, PipelineRequest, SocketRequest, Sql, Step,
     Stmt, StreamRequest, Value,
 };
 pub use response::{
-    BatchResult, Column, CursorEntry, DescribeResult, PipelineResponse, ProtocolError,
-    ServerMessage, SocketResponse, StmtResult, StreamResponse,
+    BatchResult, Column, CursorEntry, DescribeResult, EncodedRow, InvalidText, PipelineResponse,
+    ProtocolError, Rows, ServerMessage, SocketResponse, StmtResult, StreamResponse,
+    encode_cursor_head,
 };
-pub use rows::{EncodedRow, InvalidText, Rows};
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

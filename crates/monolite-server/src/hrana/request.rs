@@ -1,15 +1,25 @@
 //! Owns what clients ask: the requests of all versions and transports, decoded and checked.
+//!
+//! # Algorithm
+//! Both encodings are read into the fields of all types of requests ([`Fields`]), from which the
+//! type then takes its own.
 
-use super::ProtocolError;
+mod json;
+mod protobuf;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::{Encoding, ProtocolError};
 
 /// The requests of a pipeline at most.
-pub const MAX_REQUESTS: usize = 1_000;
-/// The steps of a batch at most, and the conditions of an `and` or `or`.
-pub const MAX_STEPS: usize = 10_000;
-/// The arguments of a statement at most: SQLite's own limit.
-pub const MAX_ARGUMENTS: usize = 32_766;
+const MAX_REQUESTS: usize = 1_000;
+/// The steps of a batch at most.
+const MAX_STEPS: usize = 10_000;
 /// How many conditions may be inside each other, the innermost included.
-pub const MAX_CONDITION_DEPTH: usize = 32;
+const MAX_CONDITION_DEPTH: usize = 32;
 
 /// A value of SQLite.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,30 +46,33 @@ pub struct Sql {
 }
 
 /// A statement with its arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Stmt {
     /// Its text, unless `sql_id` is there.
     pub sql: Option<String>,
     /// The number under which `store_sql` stored its text.
     pub sql_id: Option<i32>,
     /// Arguments by position.
+    #[serde(default)]
     pub args: Vec<Value>,
     /// Arguments by name, with or without the sigil.
+    #[serde(default, deserialize_with = "json::named_args")]
     pub named_args: Vec<(String, Value)>,
     /// Whether the client wants its rows: true unless it says otherwise. Without them the statement
     /// runs to its end all the same, and its columns are told.
+    #[serde(default = "json::yes", deserialize_with = "json::yes_unless_false")]
     pub want_rows: bool,
 }
 
 /// Statements that run one after the other, each under its condition.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Batch {
     /// In the order in which they run.
     pub steps: Vec<Step>,
 }
 
 /// One statement of a [`Batch`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Step {
     /// Skips the statement if it does not hold.
     pub condition: Option<Condition>,
@@ -68,7 +81,8 @@ pub struct Step {
 }
 
 /// When a [`Step`] runs. Steps are counted from 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "json::FlatCondition")]
 pub enum Condition {
     /// The step has run and has not failed.
     Ok(u32),
@@ -125,7 +139,7 @@ pub struct PipelineRequest {
 }
 
 /// The body of `/v3/cursor`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct CursorRequest {
     /// The stream; `None` opens one.
     pub baton: Option<String>,
@@ -206,4 +220,276 @@ pub enum SocketRequest {
     /// A request of no type that is known here, or a batch whose conditions are wrong: it gets this
     /// error, and the connection lives on.
     Invalid(ProtocolError),
+}
+
+impl PipelineRequest {
+    /// Reads the body of a pipeline.
+    ///
+    /// # Errors
+    /// If the body is malformed, a `close` is not the last request, or a condition is wrong: the
+    /// whole request fails before anything runs.
+    pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<PipelineRequest, ProtocolError> {
+        let Pipeline { baton, requests: all } = match encoding {
+            Encoding::Json => json::pipeline(bytes)?,
+            Encoding::Protobuf => protobuf::pipeline(bytes)?,
+        };
+        let (count, mut requests) = (all.len(), Vec::new());
+        at_most(MAX_REQUESTS, count).map_err(|it| it.within("requests"))?;
+        for (index, fields) in all.into_iter().enumerate() {
+            let request = fields.stream().and_then(|request| match &request {
+                StreamRequest::Batch(batch) => batch.check().map(|()| request),
+                StreamRequest::Close if index + 1 < count => {
+                    Err(Wrong::new("`close` must be the last request of its pipeline"))
+                }
+                _ => Ok(request),
+            });
+            requests.push(request.map_err(|it| it.within(&format!("requests[{index}]")))?);
+        }
+        Ok(PipelineRequest { baton, requests })
+    }
+}
+
+impl CursorRequest {
+    /// Reads the body of a cursor's request.
+    ///
+    /// # Errors
+    /// If the body is malformed or a condition is wrong.
+    pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<CursorRequest, ProtocolError> {
+        let request: CursorRequest = match encoding {
+            Encoding::Json => json::whole(bytes)?,
+            Encoding::Protobuf => protobuf::cursor(bytes)?,
+        };
+        request.batch.check()?;
+        Ok(request)
+    }
+}
+
+impl Stmt {
+    /// Reads the body of `/v1/execute`, of JSON.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub fn decode_v1(bytes: &[u8]) -> Result<Stmt, ProtocolError> {
+        #[derive(Deserialize)]
+        struct Body {
+            stmt: Stmt,
+        }
+        Ok(json::whole::<Body>(bytes)?.stmt)
+    }
+}
+
+impl Batch {
+    /// Reads the body of `/v1/batch`, of JSON.
+    ///
+    /// # Errors
+    /// If it is malformed or a condition is wrong.
+    pub fn decode_v1(bytes: &[u8]) -> Result<Batch, ProtocolError> {
+        // As that of a cursor, without a baton.
+        Ok(CursorRequest::decode(bytes, Encoding::Json)?.batch)
+    }
+
+    /// Checks how many steps there are, how deep their conditions, and that these ask for earlier
+    /// steps alone.
+    fn check(&self) -> Result<(), Wrong> {
+        at_most(MAX_STEPS, self.steps.len()).map_err(|it| it.within("batch.steps"))?;
+        for (index, step) in self.steps.iter().enumerate() {
+            let checked = step.condition.as_ref().map_or(Ok(()), |it| it.check(index, 1));
+            checked.map_err(|it| it.within(&format!("batch.steps[{index}].condition")))?;
+        }
+        Ok(())
+    }
+}
+
+impl ClientMessage {
+    /// Reads a message from a WebSocket: a text frame for JSON, a binary one for Protobuf.
+    ///
+    /// # Errors
+    /// If it is malformed: the connection closes.
+    pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<ClientMessage, ProtocolError> {
+        let Message { kind, jwt, request_id, request } = match encoding {
+            Encoding::Json => json::message(bytes)?,
+            Encoding::Protobuf => protobuf::message(bytes)?,
+        };
+        match &*kind {
+            "hello" => Ok(ClientMessage::Hello { jwt }),
+            "request" => {
+                let request = present(request, "request")?.socket();
+                let request = request.map_err(|it| it.within("request"))?;
+                Ok(ClientMessage::Request {
+                    request_id: present(request_id, "request_id")?,
+                    request,
+                })
+            }
+            _ => Err(Wrong::new(format!("unknown message type `{kind}`")).into()),
+        }
+    }
+}
+
+impl Condition {
+    fn check(&self, step: usize, depth: usize) -> Result<(), Wrong> {
+        if depth > MAX_CONDITION_DEPTH {
+            let deep = format!("more than {MAX_CONDITION_DEPTH} conditions are inside each other");
+            return Err(Wrong::new(deep));
+        }
+        match self {
+            Condition::Ok(other) | Condition::Error(other) if *other as usize >= step => {
+                Err(Wrong::new(format!("step {other} is not before this step {step}")))
+            }
+            Condition::Ok(_) | Condition::Error(_) | Condition::IsAutocommit => Ok(()),
+            Condition::Not(condition) => condition.check(step, depth + 1),
+            Condition::And(conditions) | Condition::Or(conditions) => {
+                conditions.iter().try_for_each(|it| it.check(step, depth + 1))
+            }
+        }
+    }
+
+    /// Whether it holds now. `succeeded` tells of each step before this one whether it has run and
+    /// has not failed; `is_autocommit`, whether the stream has no transaction.
+    pub fn holds(&self, succeeded: &[bool], is_autocommit: bool) -> bool {
+        let ok = |step: u32| succeeded.get(step as usize) == Some(&true);
+        match self {
+            Condition::Ok(step) => ok(*step),
+            Condition::Error(step) => !ok(*step),
+            Condition::Not(condition) => !condition.holds(succeeded, is_autocommit),
+            Condition::And(all) => all.iter().all(|it| it.holds(succeeded, is_autocommit)),
+            Condition::Or(any) => any.iter().any(|it| it.holds(succeeded, is_autocommit)),
+            Condition::IsAutocommit => is_autocommit,
+        }
+    }
+}
+
+/// The types of the requests of a pipeline, from Protobuf's field 1 on.
+const STREAM_TYPES: &str =
+    "close execute batch sequence describe store_sql close_sql get_autocommit";
+/// The types of the requests over WebSocket, from Protobuf's field 2 on.
+const SOCKET_TYPES: &str = "open_stream close_stream execute batch open_cursor close_cursor \
+     fetch_cursor sequence describe store_sql close_sql get_autocommit";
+
+/// A [`PipelineRequest`] as a client wrote it.
+#[derive(Deserialize)]
+struct Pipeline<R> {
+    baton: Option<String>,
+    requests: Vec<R>,
+}
+
+/// A [`ClientMessage`] as a client wrote it.
+#[derive(Deserialize)]
+struct Message<R> {
+    #[serde(rename = "type")]
+    kind: String,
+    jwt: Option<String>,
+    request_id: Option<i32>,
+    request: Option<R>,
+}
+
+/// A request as a client wrote it: its type, and the fields of all types.
+#[derive(Default, Deserialize)]
+struct Fields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    stmt: Option<Stmt>,
+    batch: Option<Batch>,
+    sql: Option<String>,
+    sql_id: Option<i32>,
+    stream_id: Option<i32>,
+    cursor_id: Option<i32>,
+    max_count: Option<u32>,
+}
+
+impl Fields<'_> {
+    fn stream(self) -> Result<StreamRequest, Wrong> {
+        let Fields { kind, stmt, batch, sql, sql_id, .. } = self;
+        Ok(match &*kind {
+            "close" => StreamRequest::Close,
+            "execute" => StreamRequest::Execute(present(stmt, "stmt")?),
+            "batch" => StreamRequest::Batch(present(batch, "batch")?),
+            "sequence" => StreamRequest::Sequence(Sql { sql, sql_id }),
+            "describe" => StreamRequest::Describe(Sql { sql, sql_id }),
+            "store_sql" => {
+                let sql_id = present(sql_id, "sql_id")?;
+                StreamRequest::StoreSql { sql_id, sql: present(sql, "sql")? }
+            }
+            "close_sql" => StreamRequest::CloseSql { sql_id: present(sql_id, "sql_id")? },
+            "get_autocommit" => StreamRequest::GetAutocommit,
+            _ => {
+                StreamRequest::Invalid(Wrong::new(format!("unknown request type `{kind}`")).into())
+            }
+        })
+    }
+
+    fn socket(mut self) -> Result<SocketRequest, Wrong> {
+        let stream_id = present(self.stream_id, "stream_id");
+        let cursor_id = present(self.cursor_id, "cursor_id");
+        if let Some(Err(wrong)) = self.batch.as_ref().map(Batch::check) {
+            return Ok(SocketRequest::Invalid(wrong.within("request").into()));
+        }
+        Ok(match &*self.kind {
+            "open_stream" => SocketRequest::OpenStream { stream_id: stream_id? },
+            "close_stream" => SocketRequest::CloseStream { stream_id: stream_id? },
+            "open_cursor" => SocketRequest::OpenCursor {
+                stream_id: stream_id?,
+                cursor_id: cursor_id?,
+                batch: present(self.batch.take(), "batch")?,
+            },
+            "close_cursor" => SocketRequest::CloseCursor { cursor_id: cursor_id? },
+            "fetch_cursor" => SocketRequest::FetchCursor {
+                cursor_id: cursor_id?,
+                max_count: present(self.max_count, "max_count")?,
+            },
+            _ => match self.stream()? {
+                StreamRequest::StoreSql { sql_id, sql } => SocketRequest::StoreSql { sql_id, sql },
+                StreamRequest::CloseSql { sql_id } => SocketRequest::CloseSql { sql_id },
+                StreamRequest::Invalid(error) => SocketRequest::Invalid(error),
+                // Only pipelines close like this.
+                StreamRequest::Close => {
+                    SocketRequest::Invalid(Wrong::new("unknown request type `close`").into())
+                }
+                request => SocketRequest::Stream { stream_id: stream_id?, request },
+            },
+        })
+    }
+}
+
+fn is_known(kind: &str) -> bool {
+    STREAM_TYPES.split(' ').chain(SOCKET_TYPES.split(' ')).any(|known| known == kind)
+}
+
+fn present<T>(field: Option<T>, name: &str) -> Result<T, Wrong> {
+    field.ok_or_else(|| Wrong::new(format!("missing field `{name}`")))
+}
+
+fn at_most(max: usize, count: usize) -> Result<(), Wrong> {
+    if count > max { Err(Wrong::new(format!("more than {max} entries"))) } else { Ok(()) }
+}
+
+/// What is wrong with which field of a request.
+#[derive(Debug)]
+struct Wrong {
+    path: String,
+    what: String,
+}
+
+impl Wrong {
+    fn new(what: impl Into<String>) -> Wrong {
+        Wrong { path: String::new(), what: what.into() }
+    }
+
+    /// The same, of a field inside of the field `outer`.
+    fn within(self, outer: &str) -> Wrong {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        Wrong { path: format!("{outer}{dot}{}", self.path), ..self }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let colon = if self.path.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.path, self.what)
+    }
+}
+
+impl From<Wrong> for ProtocolError {
+    fn from(wrong: Wrong) -> ProtocolError {
+        ProtocolError::new("PROTOCOL_ERROR", wrong.to_string())
+    }
 }
