@@ -244,8 +244,8 @@ pub fn encode_cursor_head(baton: Option<&str>, encoding: Encoding, out: &mut Vec
 }
 
 impl CursorEntry {
-    /// Adds the entry to the answer of `/v3/cursor`: a line of JSON, or a message of Protobuf behind
-    /// its length.
+    /// Adds the entry to the answer of `/v3/cursor`: a line of JSON, or a message of Protobuf
+    /// behind its length.
     ///
     /// # Panics
     /// If it is a row in another encoding.

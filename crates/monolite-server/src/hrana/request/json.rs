@@ -1,11 +1,11 @@
 //! Owns how requests are read from JSON.
 //!
 //! # Algorithm
-//! 1. A request is read in one pass, without a tree: first the fields of all types that an object can
-//!    be of, in any order, then what its type makes of them.
+//! 1. A request is read in one pass, without a tree: first the fields of all types that an object
+//!    can be of, in any order; then its type takes its own.
 //! 2. If that fails, it is read again by a slower reader that knows where it is, to name the field.
-//!    It reads the requests of a pipeline one by one: in one whose type is not known here, the other
-//!    fields may be anything.
+//!    That one reads the requests of a pipeline one by one: if the type of a request is not known
+//!    here, its other fields may be anything.
 //!
 //! `serde_json` itself refuses what is nested deeper than 128.
 

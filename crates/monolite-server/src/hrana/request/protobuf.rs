@@ -212,8 +212,8 @@ fn step(bytes: &[u8]) -> Result<Step, Wrong> {
     Ok(Step { condition, stmt: present(found, "stmt")? })
 }
 
-/// Reads a condition. What is nested too deep is for the check of the batch; that the stack does not
-/// come to its end, for here.
+/// Reads a condition. The check of the batch says how deep it may be; the limit here, of twice
+/// that, keeps the stack from its end.
 fn condition(bytes: &[u8], depth: usize) -> Result<Condition, Wrong> {
     if depth > 2 * MAX_CONDITION_DEPTH {
         return Err(Wrong::new("the conditions are nested too deep"));

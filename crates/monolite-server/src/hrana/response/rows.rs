@@ -1,7 +1,8 @@
 //! Owns the rows of a result, encoded from SQLite's values as they are read.
 //!
 //! # Format
-//! JSON: arrays with commas between them. Protobuf: the field `rows` of a result, once for each row.
+//! JSON: arrays with commas between them. Protobuf: the field `rows` of a result, once for each
+//! row.
 
 use std::fmt;
 

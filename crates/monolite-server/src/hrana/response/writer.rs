@@ -2,11 +2,11 @@
 //! tag for Protobuf and its name for JSON.
 //!
 //! # Format
-//! - JSON: integers of SQLite and rowids are strings, and `base64` has no padding; neither has an
-//!   escape, as some clients cannot read one there. A float that is not finite is null. A field that
-//!   is not there is null.
-//! - Protobuf: a message stands behind its length, which is known when it is written. So it is moved
-//!   by some bytes, which is cheap beside writing it.
+//! - JSON: integers of SQLite and rowids are strings, and `base64` has no padding. Neither has an
+//!   escape, which some clients cannot read there. A float that is not finite is null, and so is a
+//!   field that is not there.
+//! - Protobuf: a message stands behind its length, which is known when the message is written. It
+//!   is then moved by some bytes, which costs little beside writing it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
