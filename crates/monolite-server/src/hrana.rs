@@ -1,8 +1,8 @@
 //! Owns the messages of the protocol Hrana, versions 1, 2 and 3, and their two encodings.
 //!
 //! # Invariants
-//! - What a client sends never panics and never overflows the stack; memory is at most some ten
-//!   times the bytes, by the limits in [`request`].
+//! - What a client sends never panics and never overflows the stack. It takes memory for at most
+//!   some ten times its bytes.
 //! - An error names the field: `requests[1].stmt.args[0]: an integer is a string of digits`.
 //!
 //! # Not here

@@ -68,6 +68,7 @@ pub struct Stmt {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Batch {
     /// In the order in which they run.
+    #[serde(deserialize_with = "json::at_most::<_, _, MAX_STEPS>")]
     pub steps: Vec<Step>,
 }
 
@@ -234,7 +235,6 @@ impl PipelineRequest {
             Encoding::Protobuf => protobuf::pipeline(bytes)?,
         };
         let (count, mut requests) = (all.len(), Vec::new());
-        at_most(MAX_REQUESTS, count).map_err(|it| it.within("requests"))?;
         for (index, fields) in all.into_iter().enumerate() {
             let request = fields.stream().and_then(|request| match &request {
                 StreamRequest::Batch(batch) => batch.check().map(|()| request),
@@ -288,10 +288,8 @@ impl Batch {
         Ok(CursorRequest::decode(bytes, Encoding::Json)?.batch)
     }
 
-    /// Checks how many steps there are, how deep their conditions, and that these ask for earlier
-    /// steps alone.
+    /// Checks how deep the conditions are, and that they ask for earlier steps alone.
     fn check(&self) -> Result<(), Wrong> {
-        at_most(MAX_STEPS, self.steps.len()).map_err(|it| it.within("batch.steps"))?;
         for (index, step) in self.steps.iter().enumerate() {
             let checked = step.condition.as_ref().map_or(Ok(()), |it| it.check(index, 1));
             checked.map_err(|it| it.within(&format!("batch.steps[{index}].condition")))?;
@@ -367,8 +365,10 @@ const SOCKET_TYPES: &str = "open_stream close_stream execute batch open_cursor c
 
 /// A [`PipelineRequest`] as a client wrote it.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "R: Deserialize<'de>"))]
 struct Pipeline<R> {
     baton: Option<String>,
+    #[serde(deserialize_with = "json::at_most::<_, _, MAX_REQUESTS>")]
     requests: Vec<R>,
 }
 
@@ -456,10 +456,6 @@ fn is_known(kind: &str) -> bool {
 
 fn present<T>(field: Option<T>, name: &str) -> Result<T, Wrong> {
     field.ok_or_else(|| Wrong::new(format!("missing field `{name}`")))
-}
-
-fn at_most(max: usize, count: usize) -> Result<(), Wrong> {
-    if count > max { Err(Wrong::new(format!("more than {max} entries"))) } else { Ok(()) }
 }
 
 /// What is wrong with which field of a request.

@@ -10,11 +10,13 @@
 //! `serde_json` itself refuses what is nested deeper than 128.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{Condition, Fields, Message, Pipeline, Value, Wrong, is_known};
@@ -75,6 +77,36 @@ fn fields(text: &RawValue) -> Result<Fields<'_>, Wrong> {
         }
         _ => Err(wrong),
     })
+}
+
+/// Reads a list of at most `MAX` entries: some take far more room in memory than in the request.
+pub(super) fn at_most<'de, D, T, const MAX: usize>(reader: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for List<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX} entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(entry) = entries.next_element()? {
+                if list.len() == MAX {
+                    return Err(Error::invalid_length(MAX + 1, &self));
+                }
+                list.push(entry);
+            }
+            Ok(list)
+        }
+    }
+
+    reader.deserialize_seq(List::<T, MAX>(PhantomData))
 }
 
 pub(super) fn yes() -> bool {

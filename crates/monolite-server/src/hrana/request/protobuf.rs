@@ -8,7 +8,7 @@
 
 use super::{
     Batch, Condition, CursorRequest, Fields, MAX_CONDITION_DEPTH, MAX_REQUESTS, MAX_STEPS, Message,
-    Pipeline, SOCKET_TYPES, STREAM_TYPES, Step, Stmt, Value, Wrong, at_most, present,
+    Pipeline, SOCKET_TYPES, STREAM_TYPES, Step, Stmt, Value, Wrong, present,
 };
 
 /// What a field holds.
@@ -84,8 +84,7 @@ pub(super) fn pipeline(bytes: &[u8]) -> Result<Pipeline<Fields<'static>>, Wrong>
             (1, Bytes(bytes)) => pipeline.baton = Some(text("baton", bytes)?),
             (2, Bytes(bytes)) => {
                 let read = |bytes: &[u8]| request(bytes, STREAM_TYPES, 1, &mut 0);
-                push("requests", &mut pipeline.requests, bytes, read)?;
-                at_most(MAX_REQUESTS, pipeline.requests.len())?;
+                push("requests", &mut pipeline.requests, MAX_REQUESTS, bytes, read)?;
             }
             _ => {}
         }
@@ -191,8 +190,7 @@ fn batch(bytes: &[u8]) -> Result<Batch, Wrong> {
     let mut batch = Batch::default();
     for field in Reader(bytes) {
         if let (1, Bytes(bytes)) = field? {
-            push("steps", &mut batch.steps, bytes, step)?;
-            at_most(MAX_STEPS, batch.steps.len())?;
+            push("steps", &mut batch.steps, MAX_STEPS, bytes, step)?;
         }
     }
     Ok(batch)
@@ -223,7 +221,7 @@ fn condition(bytes: &[u8], depth: usize) -> Result<Condition, Wrong> {
         let mut list = Vec::new();
         for field in Reader(bytes) {
             if let (1, Bytes(bytes)) = field? {
-                push("conds", &mut list, bytes, inner)?;
+                push("conds", &mut list, usize::MAX, bytes, inner)?;
             }
         }
         Ok::<_, Wrong>(list)
@@ -250,8 +248,10 @@ fn stmt(bytes: &[u8]) -> Result<Stmt, Wrong> {
         match field? {
             (1, Bytes(bytes)) => stmt.sql = Some(text("sql", bytes)?),
             (2, Varint(id)) => stmt.sql_id = Some(id as i32),
-            (3, Bytes(bytes)) => push("args", &mut stmt.args, bytes, value)?,
-            (4, Bytes(bytes)) => push("named_args", &mut stmt.named_args, bytes, named_arg)?,
+            (3, Bytes(bytes)) => push("args", &mut stmt.args, usize::MAX, bytes, value)?,
+            (4, Bytes(bytes)) => {
+                push("named_args", &mut stmt.named_args, usize::MAX, bytes, named_arg)?
+            }
             (5, Varint(wants)) => stmt.want_rows = wants != 0,
             _ => {}
         }
@@ -303,13 +303,17 @@ fn inside<T>(
     read(bytes).map_err(|wrong| wrong.within(name))
 }
 
-/// Reads the next entry of the list `name`.
+/// Reads the next entry of the list `name`, which has at most `max`.
 fn push<T>(
     name: &str,
     list: &mut Vec<T>,
+    max: usize,
     bytes: &[u8],
     read: impl FnOnce(&[u8]) -> Result<T, Wrong>,
 ) -> Result<(), Wrong> {
+    if list.len() == max {
+        return Err(Wrong::new(format!("more than {max} entries")).within(name));
+    }
     let entry = read(bytes).map_err(|wrong| wrong.within(&format!("{name}[{}]", list.len())))?;
     list.push(entry);
     Ok(())

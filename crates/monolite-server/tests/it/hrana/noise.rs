@@ -1,5 +1,7 @@
 //! Random and damaged requests, read without a panic.
 
+use monolite_server::hrana::{ClientMessage, CursorRequest, Encoding, PipelineRequest};
+
 use super::fuzzed::any_bytes;
 use super::others;
 
@@ -48,6 +50,23 @@ fn any_bytes_are_read_or_refused() {
             panic!("{why}: {bytes:?}");
         }
     }
+}
+
+#[test]
+fn corpus_of_the_fuzz_target_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/hrana");
+    let mut read = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        any_bytes(&bytes).unwrap();
+        let is_json = path.extension().unwrap() == "json";
+        let encoding = if is_json { Encoding::Json } else { Encoding::Protobuf };
+        read += usize::from(PipelineRequest::decode(&bytes, encoding).is_ok());
+        read += usize::from(CursorRequest::decode(&bytes, encoding).is_ok());
+        read += usize::from(ClientMessage::decode(&bytes, encoding).is_ok());
+    }
+    assert!(read >= 6, "{read} requests");
 }
 
 #[test]

@@ -359,12 +359,21 @@ fn counts_are_bounded() {
     let many =
         |count: usize| format!(r#"{{"requests":[{}{get}]}}"#, format!("{get},").repeat(count - 1));
     assert_eq!(pipeline(&many(1_000)).unwrap().requests.len(), 1_000);
-    assert_eq!(message(pipeline(&many(1_001))), "requests: more than 1000 entries");
+    let error = message(pipeline(&many(1_001)));
+    assert!(error.starts_with("requests: invalid length 1001, expected at most 1000"), "{error}");
     let autocommit = r#"{"type":"is_autocommit"}"#;
     condition(10_000, autocommit).unwrap();
-    assert_eq!(message(condition(10_001, autocommit)), "batch.steps: more than 10000 entries");
-    // Two bytes each.
-    message(PipelineRequest::decode(&[0x12, 0].repeat(1_001), Encoding::Protobuf));
+    let error = message(condition(10_001, autocommit));
+    assert!(error.starts_with("batch.steps: invalid length 10001"), "{error}");
+    // Found before the end, which is wrong, too.
+    let requests = [[0x12, 0].repeat(1_001), vec![0x12, 9]].concat();
+    let error = message(PipelineRequest::decode(&requests, Encoding::Protobuf));
+    assert_eq!(error, "requests: more than 1000 entries");
+    let steps = [0x0a, 2, 0x12, 0].repeat(10_001);
+    let len = steps.len() as u32;
+    let head = [0x12, len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8];
+    let error = message(CursorRequest::decode(&[&head, &*steps].concat(), Encoding::Protobuf));
+    assert_eq!(error, "batch.steps: more than 10000 entries");
 }
 
 #[test]
