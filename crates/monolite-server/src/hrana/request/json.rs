@@ -191,6 +191,8 @@ impl<'de> Deserialize<'de> for Value {
                 .decode(base64.as_bytes())
                 .map(Value::Blob)
                 .map_err(|error| Error::custom(format!("the `base64` is none: {error}"))),
+            // The Go driver leaves out the `base64` of an empty one.
+            ("blob", None, None) => Ok(Value::Blob(Vec::new())),
             ("integer", ..) => {
                 Err(Error::custom("the `value` of an integer is a string of digits"))
             }

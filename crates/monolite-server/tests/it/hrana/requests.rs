@@ -85,6 +85,7 @@ fn blobs_are_read_with_padding_and_without() {
         assert_eq!(blob(base64), Ok(Value::Blob(vec![0])), "{base64}");
     }
     assert_eq!(blob(""), Ok(Value::Blob(vec![])));
+    assert_eq!(value(r#"{"type":"blob"}"#), Ok(Value::Blob(vec![])));
     // The other alphabet, a space, half a byte, too much padding, padding in the middle.
     for wrong in ["-_8", "AA AA", "A", "AA===", "AA==AA"] {
         assert!(message(blob(wrong)).starts_with("stmt.args[0]: the `base64`"), "{wrong}");
