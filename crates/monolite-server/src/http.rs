@@ -14,11 +14,9 @@ use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::auth::{Principal, Right};
 use crate::databases::InUse;
-use crate::hrana::request::{decode_v1_batch, decode_v1_execute};
-use crate::hrana::response::encode_cursor_head;
 use crate::hrana::{
-    CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, StreamRequest,
-    StreamResponse,
+    Batch, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, Stmt,
+    StreamRequest, StreamResponse, encode_cursor_head,
 };
 use crate::stream::cursor::AHEAD;
 use crate::stream::{Stored, Stream};
@@ -271,10 +269,10 @@ async fn execute(
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
     let body = body(request).await?;
-    let request = StreamRequest::Execute(decode_v1_execute(&body)?);
+    let request = StreamRequest::Execute(Stmt::decode_v1(&body)?);
     match run_alone(session, request).await? {
         StreamResponse::Execute(result) => {
-            Ok(with_type(StatusCode::OK, "application/json", result.v1_body()))
+            Ok(with_type(StatusCode::OK, "application/json", result.encode_v1()))
         }
         _ => unreachable!("a statement was run"),
     }
@@ -288,10 +286,10 @@ async fn batch(
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
     let body = body(request).await?;
-    let request = StreamRequest::Batch(decode_v1_batch(&body)?);
+    let request = StreamRequest::Batch(Batch::decode_v1(&body)?);
     match run_alone(session, request).await? {
         StreamResponse::Batch(result) => {
-            Ok(with_type(StatusCode::OK, "application/json", result.v1_body()))
+            Ok(with_type(StatusCode::OK, "application/json", result.encode_v1()))
         }
         _ => unreachable!("a batch was run"),
     }

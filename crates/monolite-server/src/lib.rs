@@ -1,8 +1,5 @@
 //! Databases of Monolite over the network, for the unmodified clients of libSQL: the protocol
 //! Hrana, versions 1, 2 and 3, over HTTP and WebSocket.
-//!
-//! [`Server`] serves the databases of a [`Config`]. A connection's requests go to a stream
-//! (`stream`), which runs them on a database of the engine.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 /// The targets, as `fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 3] = ["options", "damaged", "ltx"];
+const TARGETS: [&str; 4] = ["options", "damaged", "ltx", "hrana"];
 
 /// How long each runs unless it is said.
 pub(crate) const SECONDS: u64 = 15;

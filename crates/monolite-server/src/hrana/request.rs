@@ -1,20 +1,25 @@
 //! Owns what clients ask: the requests of all versions and transports, decoded and checked.
+//!
+//! # Algorithm
+//! Both encodings are read into the fields of all types of requests ([`Fields`]), from which the
+//! type then takes its own.
 
+mod json;
+mod protobuf;
+
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 
-use super::decode::{json, protobuf};
 use super::{Encoding, ProtocolError};
 
 /// The requests of a pipeline at most.
-pub const MAX_REQUESTS: usize = 1_000;
-/// The steps of a batch at most, and the conditions of an `and` or `or`.
-pub const MAX_STEPS: usize = 10_000;
-/// The arguments of a statement at most: SQLite's own limit.
-pub const MAX_ARGUMENTS: usize = 32_766;
+const MAX_REQUESTS: usize = 1_000;
+/// The steps of a batch at most.
+const MAX_STEPS: usize = 10_000;
 /// How many conditions may be inside each other, the innermost included.
-pub const MAX_CONDITION_DEPTH: usize = 32;
+const MAX_CONDITION_DEPTH: usize = 32;
 
 /// A value of SQLite.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +53,7 @@ pub struct Stmt {
     /// The number under which `store_sql` stored its text.
     pub sql_id: Option<i32>,
     /// Arguments by position.
-    #[serde(default, deserialize_with = "json::list::<_, _, MAX_ARGUMENTS>")]
+    #[serde(default)]
     pub args: Vec<Value>,
     /// Arguments by name, with or without the sigil.
     #[serde(default, deserialize_with = "json::named_args")]
@@ -63,7 +68,7 @@ pub struct Stmt {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Batch {
     /// In the order in which they run.
-    #[serde(deserialize_with = "json::list::<_, _, MAX_STEPS>")]
+    #[serde(deserialize_with = "json::at_most::<_, _, MAX_STEPS>")]
     pub steps: Vec<Step>,
 }
 
@@ -95,8 +100,7 @@ pub enum Condition {
 }
 
 /// A request on a stream.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Fields")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StreamRequest {
     /// Ends the stream. The last of its pipeline.
     Close,
@@ -162,8 +166,7 @@ pub enum ClientMessage {
 }
 
 /// A request over WebSocket.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Fields")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SocketRequest {
     /// Opens a stream under a number of the client's.
     OpenStream {
@@ -227,21 +230,22 @@ impl PipelineRequest {
     /// If the body is malformed, a `close` is not the last request, or a condition is wrong: the
     /// whole request fails before anything runs.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<PipelineRequest, ProtocolError> {
-        let pipeline = match encoding {
+        let Pipeline { baton, requests: all } = match encoding {
             Encoding::Json => json::pipeline(bytes)?,
             Encoding::Protobuf => protobuf::pipeline(bytes)?,
         };
-        for (index, request) in pipeline.requests.iter().enumerate() {
-            let checked = match request {
-                StreamRequest::Batch(batch) => batch.check().map_err(|it| it.within("batch")),
-                StreamRequest::Close if index + 1 < pipeline.requests.len() => {
+        let (count, mut requests) = (all.len(), Vec::new());
+        for (index, fields) in all.into_iter().enumerate() {
+            let request = fields.stream().and_then(|request| match &request {
+                StreamRequest::Batch(batch) => batch.check().map(|()| request),
+                StreamRequest::Close if index + 1 < count => {
                     Err(Wrong::new("`close` must be the last request of its pipeline"))
                 }
-                _ => Ok(()),
-            };
-            checked.map_err(|it| it.within(&format!("requests[{index}]")))?;
+                _ => Ok(request),
+            });
+            requests.push(request.map_err(|it| it.within(&format!("requests[{index}]")))?);
         }
-        Ok(pipeline)
+        Ok(PipelineRequest { baton, requests })
     }
 }
 
@@ -251,12 +255,46 @@ impl CursorRequest {
     /// # Errors
     /// If the body is malformed or a condition is wrong.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<CursorRequest, ProtocolError> {
-        let request = match encoding {
-            Encoding::Json => json::whole::<CursorRequest>(bytes)?,
+        let request: CursorRequest = match encoding {
+            Encoding::Json => json::whole(bytes)?,
             Encoding::Protobuf => protobuf::cursor(bytes)?,
         };
-        request.batch.check().map_err(|it| it.within("batch"))?;
+        request.batch.check()?;
         Ok(request)
+    }
+}
+
+impl Stmt {
+    /// Reads the body of `/v1/execute`, of JSON.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub fn decode_v1(bytes: &[u8]) -> Result<Stmt, ProtocolError> {
+        #[derive(Deserialize)]
+        struct Body {
+            stmt: Stmt,
+        }
+        Ok(json::whole::<Body>(bytes)?.stmt)
+    }
+}
+
+impl Batch {
+    /// Reads the body of `/v1/batch`, of JSON.
+    ///
+    /// # Errors
+    /// If it is malformed or a condition is wrong.
+    pub fn decode_v1(bytes: &[u8]) -> Result<Batch, ProtocolError> {
+        // As that of a cursor, without a baton.
+        Ok(CursorRequest::decode(bytes, Encoding::Json)?.batch)
+    }
+
+    /// Checks how deep the conditions are, and that they ask for earlier steps alone.
+    fn check(&self) -> Result<(), Wrong> {
+        for (index, step) in self.steps.iter().enumerate() {
+            let checked = step.condition.as_ref().map_or(Ok(()), |it| it.check(index, 1));
+            checked.map_err(|it| it.within(&format!("batch.steps[{index}].condition")))?;
+        }
+        Ok(())
     }
 }
 
@@ -266,72 +304,39 @@ impl ClientMessage {
     /// # Errors
     /// If it is malformed: the connection closes.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<ClientMessage, ProtocolError> {
-        let mut message = match encoding {
-            Encoding::Json => json::client_message(bytes)?,
-            Encoding::Protobuf => protobuf::client_message(bytes)?,
+        let Message { kind, jwt, request_id, request } = match encoding {
+            Encoding::Json => json::message(bytes)?,
+            Encoding::Protobuf => protobuf::message(bytes)?,
         };
-        if let ClientMessage::Request { request, .. } = &mut message {
-            let checked = match request {
-                SocketRequest::OpenCursor { batch, .. }
-                | SocketRequest::Stream { request: StreamRequest::Batch(batch), .. } => {
-                    batch.check().map_err(|it| it.within("request.batch"))
-                }
-                _ => Ok(()),
-            };
-            if let Err(wrong) = checked {
-                *request = SocketRequest::Invalid(wrong.into());
+        match &*kind {
+            "hello" => Ok(ClientMessage::Hello { jwt }),
+            "request" => {
+                let request = present(request, "request")?.socket();
+                let request = request.map_err(|it| it.within("request"))?;
+                Ok(ClientMessage::Request {
+                    request_id: present(request_id, "request_id")?,
+                    request,
+                })
             }
+            _ => Err(Wrong::new(format!("unknown message type `{kind}`")).into()),
         }
-        Ok(message)
-    }
-}
-
-/// Reads the body of `/v1/execute`, which is JSON.
-///
-/// # Errors
-/// If it is malformed.
-pub fn decode_v1_execute(bytes: &[u8]) -> Result<Stmt, ProtocolError> {
-    Ok(json::whole::<json::V1Execute>(bytes)?.stmt)
-}
-
-/// Reads the body of `/v1/batch`, which is JSON.
-///
-/// # Errors
-/// If it is malformed or a condition is wrong.
-pub fn decode_v1_batch(bytes: &[u8]) -> Result<Batch, ProtocolError> {
-    let batch = json::whole::<json::V1Batch>(bytes)?.batch;
-    batch.check().map_err(|it| it.within("batch"))?;
-    Ok(batch)
-}
-
-impl Batch {
-    /// Checks the conditions: how deep they are, and that they ask for earlier steps alone.
-    fn check(&self) -> Result<(), Wrong> {
-        for (index, step) in self.steps.iter().enumerate() {
-            let Some(condition) = &step.condition else { continue };
-            condition
-                .check(index, MAX_CONDITION_DEPTH)
-                .map_err(|it| it.within(&format!("steps[{index}].condition")))?;
-        }
-        Ok(())
     }
 }
 
 impl Condition {
     fn check(&self, step: usize, depth: usize) -> Result<(), Wrong> {
-        let Some(depth) = depth.checked_sub(1) else {
-            return Err(Wrong::new(format!(
-                "more than {MAX_CONDITION_DEPTH} conditions are inside each other"
-            )));
-        };
+        if depth > MAX_CONDITION_DEPTH {
+            let deep = format!("more than {MAX_CONDITION_DEPTH} conditions are inside each other");
+            return Err(Wrong::new(deep));
+        }
         match self {
             Condition::Ok(other) | Condition::Error(other) if *other as usize >= step => {
                 Err(Wrong::new(format!("step {other} is not before this step {step}")))
             }
             Condition::Ok(_) | Condition::Error(_) | Condition::IsAutocommit => Ok(()),
-            Condition::Not(condition) => condition.check(step, depth),
+            Condition::Not(condition) => condition.check(step, depth + 1),
             Condition::And(conditions) | Condition::Or(conditions) => {
-                conditions.iter().try_for_each(|it| it.check(step, depth))
+                conditions.iter().try_for_each(|it| it.check(step, depth + 1))
             }
         }
     }
@@ -351,128 +356,124 @@ impl Condition {
     }
 }
 
-/// The type of a request.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-pub(super) enum Kind {
-    Close,
-    Execute,
-    Batch,
-    Sequence,
-    Describe,
-    StoreSql,
-    CloseSql,
-    GetAutocommit,
-    OpenStream,
-    CloseStream,
-    OpenCursor,
-    CloseCursor,
-    FetchCursor,
-    Unknown(String),
+/// The types of the requests of a pipeline, from Protobuf's field 1 on.
+const STREAM_TYPES: &str =
+    "close execute batch sequence describe store_sql close_sql get_autocommit";
+/// The types of the requests over WebSocket, from Protobuf's field 2 on.
+const SOCKET_TYPES: &str = "open_stream close_stream execute batch open_cursor close_cursor \
+     fetch_cursor sequence describe store_sql close_sql get_autocommit";
+
+/// A [`PipelineRequest`] as a client wrote it.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "R: Deserialize<'de>"))]
+struct Pipeline<R> {
+    baton: Option<String>,
+    #[serde(deserialize_with = "json::at_most::<_, _, MAX_REQUESTS>")]
+    requests: Vec<R>,
+}
+
+/// A [`ClientMessage`] as a client wrote it.
+#[derive(Deserialize)]
+struct Message<R> {
+    #[serde(rename = "type")]
+    kind: String,
+    jwt: Option<String>,
+    request_id: Option<i32>,
+    request: Option<R>,
 }
 
 /// A request as a client wrote it: its type, and the fields of all types.
-#[derive(Debug, Deserialize)]
-pub(super) struct Fields {
-    #[serde(rename = "type")]
-    pub(super) kind: Kind,
-    pub(super) stmt: Option<Stmt>,
-    pub(super) batch: Option<Batch>,
-    pub(super) sql: Option<String>,
-    pub(super) sql_id: Option<i32>,
-    pub(super) stream_id: Option<i32>,
-    pub(super) cursor_id: Option<i32>,
-    pub(super) max_count: Option<u32>,
+#[derive(Default, Deserialize)]
+struct Fields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    stmt: Option<Stmt>,
+    batch: Option<Batch>,
+    sql: Option<String>,
+    sql_id: Option<i32>,
+    stream_id: Option<i32>,
+    cursor_id: Option<i32>,
+    max_count: Option<u32>,
 }
 
-fn present<T>(field: Option<T>, name: &str) -> Result<T, Wrong> {
-    field.ok_or_else(|| Wrong::new(format!("missing field `{name}`")))
-}
-
-impl TryFrom<Fields> for StreamRequest {
-    type Error = Wrong;
-
-    fn try_from(fields: Fields) -> Result<StreamRequest, Wrong> {
-        let Fields { kind, stmt, batch, sql, sql_id, .. } = fields;
-        Ok(match kind {
-            Kind::Close => StreamRequest::Close,
-            Kind::Execute => StreamRequest::Execute(present(stmt, "stmt")?),
-            Kind::Batch => StreamRequest::Batch(present(batch, "batch")?),
-            Kind::Sequence => StreamRequest::Sequence(Sql { sql, sql_id }),
-            Kind::Describe => StreamRequest::Describe(Sql { sql, sql_id }),
-            Kind::StoreSql => StreamRequest::StoreSql {
-                sql_id: present(sql_id, "sql_id")?,
-                sql: present(sql, "sql")?,
-            },
-            Kind::CloseSql => StreamRequest::CloseSql { sql_id: present(sql_id, "sql_id")? },
-            Kind::GetAutocommit => StreamRequest::GetAutocommit,
-            Kind::Unknown(name) => StreamRequest::Invalid(unknown(&name)),
-            Kind::OpenStream
-            | Kind::CloseStream
-            | Kind::OpenCursor
-            | Kind::CloseCursor
-            | Kind::FetchCursor => StreamRequest::Invalid(
-                Wrong::new("requests of this type exist over WebSocket alone").into(),
-            ),
+impl Fields<'_> {
+    fn stream(self) -> Result<StreamRequest, Wrong> {
+        let Fields { kind, stmt, batch, sql, sql_id, .. } = self;
+        Ok(match &*kind {
+            "close" => StreamRequest::Close,
+            "execute" => StreamRequest::Execute(present(stmt, "stmt")?),
+            "batch" => StreamRequest::Batch(present(batch, "batch")?),
+            "sequence" => StreamRequest::Sequence(Sql { sql, sql_id }),
+            "describe" => StreamRequest::Describe(Sql { sql, sql_id }),
+            "store_sql" => {
+                let sql_id = present(sql_id, "sql_id")?;
+                StreamRequest::StoreSql { sql_id, sql: present(sql, "sql")? }
+            }
+            "close_sql" => StreamRequest::CloseSql { sql_id: present(sql_id, "sql_id")? },
+            "get_autocommit" => StreamRequest::GetAutocommit,
+            _ => {
+                StreamRequest::Invalid(Wrong::new(format!("unknown request type `{kind}`")).into())
+            }
         })
     }
-}
 
-impl TryFrom<Fields> for SocketRequest {
-    type Error = Wrong;
-
-    fn try_from(fields: Fields) -> Result<SocketRequest, Wrong> {
-        let stream_id = present(fields.stream_id, "stream_id");
-        let cursor_id = present(fields.cursor_id, "cursor_id");
-        Ok(match fields.kind {
-            Kind::OpenStream => SocketRequest::OpenStream { stream_id: stream_id? },
-            Kind::CloseStream => SocketRequest::CloseStream { stream_id: stream_id? },
-            Kind::OpenCursor => SocketRequest::OpenCursor {
+    fn socket(mut self) -> Result<SocketRequest, Wrong> {
+        let stream_id = present(self.stream_id, "stream_id");
+        let cursor_id = present(self.cursor_id, "cursor_id");
+        if let Some(Err(wrong)) = self.batch.as_ref().map(Batch::check) {
+            return Ok(SocketRequest::Invalid(wrong.within("request").into()));
+        }
+        Ok(match &*self.kind {
+            "open_stream" => SocketRequest::OpenStream { stream_id: stream_id? },
+            "close_stream" => SocketRequest::CloseStream { stream_id: stream_id? },
+            "open_cursor" => SocketRequest::OpenCursor {
                 stream_id: stream_id?,
                 cursor_id: cursor_id?,
-                batch: present(fields.batch, "batch")?,
+                batch: present(self.batch.take(), "batch")?,
             },
-            Kind::CloseCursor => SocketRequest::CloseCursor { cursor_id: cursor_id? },
-            Kind::FetchCursor => SocketRequest::FetchCursor {
+            "close_cursor" => SocketRequest::CloseCursor { cursor_id: cursor_id? },
+            "fetch_cursor" => SocketRequest::FetchCursor {
                 cursor_id: cursor_id?,
-                max_count: present(fields.max_count, "max_count")?,
+                max_count: present(self.max_count, "max_count")?,
             },
-            Kind::Close => SocketRequest::Invalid(
-                Wrong::new("requests of this type exist over HTTP alone").into(),
-            ),
-            _ => match StreamRequest::try_from(fields)? {
+            _ => match self.stream()? {
                 StreamRequest::StoreSql { sql_id, sql } => SocketRequest::StoreSql { sql_id, sql },
                 StreamRequest::CloseSql { sql_id } => SocketRequest::CloseSql { sql_id },
                 StreamRequest::Invalid(error) => SocketRequest::Invalid(error),
+                // Only pipelines close like this.
+                StreamRequest::Close => {
+                    SocketRequest::Invalid(Wrong::new("unknown request type `close`").into())
+                }
                 request => SocketRequest::Stream { stream_id: stream_id?, request },
             },
         })
     }
 }
 
-/// The error of a request whose type is not known.
-pub(super) fn unknown(name: &str) -> ProtocolError {
-    Wrong::new(format!("unknown request type `{name}`")).into()
+fn is_known(kind: &str) -> bool {
+    STREAM_TYPES.split(' ').chain(SOCKET_TYPES.split(' ')).any(|known| known == kind)
+}
+
+fn present<T>(field: Option<T>, name: &str) -> Result<T, Wrong> {
+    field.ok_or_else(|| Wrong::new(format!("missing field `{name}`")))
 }
 
 /// What is wrong with which field of a request.
 #[derive(Debug)]
-pub(super) struct Wrong {
+struct Wrong {
     path: String,
     what: String,
 }
 
 impl Wrong {
-    pub(super) fn new(what: impl Into<String>) -> Wrong {
+    fn new(what: impl Into<String>) -> Wrong {
         Wrong { path: String::new(), what: what.into() }
     }
 
     /// The same, of a field inside of the field `outer`.
-    pub(super) fn within(mut self, outer: &str) -> Wrong {
+    fn within(self, outer: &str) -> Wrong {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        self.path.insert_str(0, dot);
-        self.path.insert_str(0, outer);
-        self
+        Wrong { path: format!("{outer}{dot}{}", self.path), ..self }
     }
 }
 

@@ -1,8 +1,10 @@
-//! The server as its clients see it, over HTTP.
+//! The server as its clients see it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a test tells its seed")]
 
 mod auth;
+mod hrana;
 mod pipeline;
 mod served;
 mod tls;

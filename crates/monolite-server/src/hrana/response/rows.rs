@@ -1,14 +1,16 @@
 //! Owns the rows of a result, encoded from SQLite's values as they are read.
 //!
 //! # Format
-//! JSON: arrays with commas between them. Protobuf: the field `rows` of a result, once for each row.
+//! JSON: arrays with commas between them. Protobuf: the field `rows` of a result, once for each
+//! row.
 
 use std::fmt;
 
 use monolite::rusqlite::Row;
 
-use super::encode::{json, protobuf};
-use super::{Encoding, ProtocolError};
+use super::ProtocolError;
+use super::writer::Writer;
+use crate::hrana::Encoding;
 
 /// The rows of a result, encoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,19 +67,9 @@ impl Rows {
     /// If the row has fewer columns.
     pub fn push(&mut self, row: &Row<'_>, columns: usize) -> Result<(), InvalidText> {
         let before = self.bytes.len();
-        let written = match self.encoding {
-            Encoding::Json => {
-                let comma = if self.is_empty() { "" } else { "," };
-                json::put(&mut self.bytes, comma);
-                write(&mut self.bytes, self.encoding, row, columns)
-            }
-            Encoding::Protobuf => {
-                // As long as those before.
-                let hint = before / self.len().max(1);
-                let write = |out: &mut Vec<u8>| write(out, self.encoding, row, columns);
-                protobuf::message(&mut self.bytes, 2, hint, write)
-            }
-        };
+        let mut writer = Writer { out: &mut self.bytes, encoding: self.encoding };
+        writer.json(if self.ends.is_empty() { "" } else { "," });
+        let written = writer.wrapped(2, |writer| write(writer, row, columns));
         match written {
             Ok(()) => self.ends.push(self.bytes.len()),
             Err(_) => self.bytes.truncate(before),
@@ -115,7 +107,7 @@ impl Rows {
             start = end;
             let row = match encoding {
                 Encoding::Json => row.strip_prefix(b",").unwrap_or(row),
-                Encoding::Protobuf => protobuf::content(row),
+                Encoding::Protobuf => content(row),
             };
             EncodedRow { encoding, bytes: row.to_vec() }
         })
@@ -142,7 +134,7 @@ impl EncodedRow {
         columns: usize,
     ) -> Result<EncodedRow, InvalidText> {
         let mut bytes = Vec::new();
-        write(&mut bytes, encoding, row, columns)?;
+        write(&mut Writer { out: &mut bytes, encoding }, row, columns)?;
         Ok(EncodedRow { encoding, bytes })
     }
 
@@ -158,34 +150,22 @@ impl EncodedRow {
     }
 }
 
-fn write(
-    out: &mut Vec<u8>,
-    encoding: Encoding,
-    row: &Row<'_>,
-    columns: usize,
-) -> Result<(), InvalidText> {
-    if encoding == Encoding::Json {
-        json::put(out, "[");
-    }
+/// The content of a message of Protobuf in a field whose tag is one byte.
+fn content(field: &[u8]) -> &[u8] {
+    let length = field[1..].iter().take_while(|byte| **byte >= 0x80).count() + 1;
+    &field[1 + length..]
+}
+
+fn write(writer: &mut Writer<'_>, row: &Row<'_>, columns: usize) -> Result<(), InvalidText> {
+    writer.json("[");
     for column in 0..columns {
+        writer.json(if column == 0 { "" } else { "," });
         let value = row.get_ref_unwrap(column);
-        let written = match encoding {
-            Encoding::Json => {
-                json::put(out, if column == 0 { "" } else { "," });
-                json::value(out, value)
-            }
-            Encoding::Protobuf => {
-                let hint = value.as_bytes_or_null().ok().flatten().map_or(0, <[u8]>::len);
-                protobuf::message(out, 1, hint, |out| protobuf::value(out, value))
-            }
-        };
-        written.map_err(|()| {
-            let name = row.as_ref().column_name(column).map_or("", |name| name).to_owned();
+        writer.wrapped(1, |writer| writer.value(value)).map_err(|()| {
+            let name = row.as_ref().column_name(column).unwrap_or_default().to_owned();
             InvalidText { column, name }
         })?;
     }
-    if encoding == Encoding::Json {
-        json::put(out, "]");
-    }
+    writer.json("]");
     Ok(())
 }
