@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt as _, Limited, StreamBody};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -18,8 +18,9 @@ use crate::hrana::{
     Batch, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, Stmt,
     StreamRequest, StreamResponse, encode_cursor_head,
 };
+use crate::memory::{Taken, charged};
 use crate::stream::cursor::AHEAD;
-use crate::stream::{Stored, Stream};
+use crate::stream::{Answer, Stored, Stream};
 use crate::streams::Held;
 use crate::websocket;
 
@@ -150,23 +151,44 @@ async fn enter(
     Ok(Session { principal, right, database })
 }
 
-async fn body(request: Request<Incoming>) -> Result<Bytes, Failure> {
-    let whole = Limited::new(request.into_body(), BODY_BYTES).collect();
-    match tokio::time::timeout(BODY_TIME, whole).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let message = format!("the body has over {BODY_BYTES} bytes; send less at once");
-            Err(ProtocolError::new("BODY_TOO_LARGE", message).into())
+/// The body of a request, and the memory that it takes.
+async fn body(
+    shared: &Shared,
+    request: Request<Incoming>,
+) -> Result<(Vec<u8>, Vec<Taken>), Failure> {
+    let mut incoming = request.into_body();
+    let whole = async {
+        let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+        while let Some(frame) = incoming.frame().await {
+            let frame = frame.map_err(|error| {
+                ProtocolError::new("BODY_INCOMPLETE", format!("the body ended early: {error}"))
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > BODY_BYTES {
+                let message = format!("the body has over {BODY_BYTES} bytes; send less at once");
+                return Err(ProtocolError::new("BODY_TOO_LARGE", message));
+            }
+            // As it comes: a client that promises much and sends little takes little.
+            taken.push(shared.memory.take(data.len()).await?);
+            bytes.extend_from_slice(&data);
         }
-        Ok(Err(error)) => {
-            Err(ProtocolError::new("BODY_INCOMPLETE", format!("the body ended early: {error}"))
-                .into())
-        }
-        Err(_) => {
-            let message = format!("the body took over {} s", BODY_TIME.as_secs());
-            Err(ProtocolError::new("BODY_TOO_SLOW", message).into())
-        }
-    }
+        Ok((bytes, taken))
+    };
+    let whole = tokio::time::timeout(BODY_TIME, whole).await.map_err(|_| {
+        let message = format!("the body took over {} s", BODY_TIME.as_secs());
+        ProtocolError::new("BODY_TOO_SLOW", message)
+    })?;
+    Ok(whole?)
+}
+
+/// The answer `bytes`, which takes memory until it is sent.
+async fn charge(
+    shared: &Shared,
+    kind: &'static str,
+    bytes: Vec<u8>,
+) -> Result<Response<Body>, Failure> {
+    let taken = shared.memory.take(bytes.len()).await?;
+    Ok(with_type(StatusCode::OK, kind, charged(bytes, taken)))
 }
 
 /// The stream of `baton`, or a new one.
@@ -193,15 +215,15 @@ async fn pipeline(
     encoding: Encoding,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
-    let body = body(request).await?;
+    let (body, taken) = body(shared, request).await?;
     let pipeline = PipelineRequest::decode(&body, encoding)?;
     let (mut held, principal) = stream(shared, session, pipeline.baton.as_deref())?;
     let mut results = Vec::with_capacity(pipeline.requests.len());
-    let mut is_closed = false;
+    let (mut is_closed, answer) = (false, Answer::default());
     for request in pipeline.requests {
         is_closed |= matches!(request, StreamRequest::Close);
         let crate::streams::Session { stream, stored, .. } = &mut *held;
-        results.push(stream.run(request, stored, encoding).await);
+        results.push(stream.run(request, stored, encoding, &answer).await);
     }
     let is_kept = !is_closed && held.has_state();
     let baton = is_kept.then(|| shared.streams.next_baton(&mut held, &principal.name));
@@ -213,7 +235,8 @@ async fn pipeline(
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
-    Ok(with_type(StatusCode::OK, kind, bytes))
+    drop(taken);
+    charge(shared, kind, bytes).await
 }
 
 /// Sends the entries of a batch as they come. The stream is kept, whatever the batch does.
@@ -224,7 +247,7 @@ async fn cursor(
     encoding: Encoding,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
-    let body = body(request).await?;
+    let (body, taken) = body(shared, request).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&body, encoding)?;
     let (mut held, principal) = stream(shared, session, baton.as_deref())?;
     let mut head = Vec::new();
@@ -234,6 +257,7 @@ async fn cursor(
     tokio::spawn(async move {
         let crate::streams::Session { stream, stored, .. } = &mut *held;
         stream.cursor(batch, stored, encoding, &send).await;
+        drop(taken);
         if !send.is_closed() {
             held.keep();
         }
@@ -268,11 +292,13 @@ async fn execute(
     database: Option<String>,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
-    let body = body(request).await?;
+    let (body, taken) = body(shared, request).await?;
     let request = StreamRequest::Execute(Stmt::decode_v1(&body)?);
-    match run_alone(session, request).await? {
+    let ran = run_alone(session, request).await?;
+    drop(taken);
+    match ran {
         StreamResponse::Execute(result) => {
-            Ok(with_type(StatusCode::OK, "application/json", result.encode_v1()))
+            charge(shared, "application/json", result.encode_v1()).await
         }
         _ => unreachable!("a statement was run"),
     }
@@ -285,11 +311,13 @@ async fn batch(
     database: Option<String>,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
-    let body = body(request).await?;
+    let (body, taken) = body(shared, request).await?;
     let request = StreamRequest::Batch(Batch::decode_v1(&body)?);
-    match run_alone(session, request).await? {
+    let ran = run_alone(session, request).await?;
+    drop(taken);
+    match ran {
         StreamResponse::Batch(result) => {
-            Ok(with_type(StatusCode::OK, "application/json", result.encode_v1()))
+            charge(shared, "application/json", result.encode_v1()).await
         }
         _ => unreachable!("a batch was run"),
     }
@@ -299,7 +327,8 @@ async fn batch(
 /// for it.
 async fn run_alone(session: Session, request: StreamRequest) -> Result<StreamResponse, Failure> {
     let mut stream = Stream::new(session.database.database(), &session.principal, session.right);
-    let ran = stream.run(request, &mut Stored::default(), Encoding::Json).await;
+    let (stored, answer) = (&mut Stored::default(), Answer::default());
+    let ran = stream.run(request, stored, Encoding::Json, &answer).await;
     ran.map_err(|error| {
         let status = match &*error.code {
             "SQLITE_BUSY" => StatusCode::SERVICE_UNAVAILABLE,

@@ -25,6 +25,7 @@ mod errors;
 mod files;
 pub mod hrana;
 mod log;
+mod memory;
 
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
@@ -39,6 +40,7 @@ struct Shared {
     streams: Arc<streams::Streams>,
     authenticator: auth::Authenticator,
     metrics: metrics::Metrics,
+    memory: memory::Memory,
     /// Whether the server stops.
     stops: tokio::sync::watch::Sender<bool>,
 }

@@ -21,6 +21,7 @@ use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::databases::Databases;
 use crate::files::ConfigError;
+use crate::memory::{Memory, Patient};
 use crate::metrics::Metrics;
 use crate::streams::Streams;
 use crate::tls::Tls;
@@ -63,8 +64,9 @@ impl Server {
         };
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
+        let memory = Memory::new();
         let stops = tokio::sync::watch::Sender::new(false);
-        let shared = Shared { databases, streams, authenticator, metrics, stops };
+        let shared = Shared { databases, streams, authenticator, metrics, memory, stops };
         Ok(Server { shared: Arc::new(shared), tls })
     }
 
@@ -110,13 +112,13 @@ impl Server {
     }
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> Patient<TcpStream> {
     loop {
         match listener.accept().await {
             Ok((socket, _)) => {
                 // An answer is one write; the next must not wait for its acknowledgement.
                 let _ = socket.set_nodelay(true);
-                return socket;
+                return Patient::new(socket);
             }
             Err(error) => {
                 // No descriptors are left, perhaps: those of connections that end give some.

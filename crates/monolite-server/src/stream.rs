@@ -21,6 +21,7 @@ pub(crate) mod cursor;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use monolite::rusqlite::{self, Row};
@@ -42,8 +43,43 @@ const STORED_BYTES: usize = 64 << 10;
 /// Longest text of SQL.
 const SQL_BYTES: usize = 1 << 20;
 
-/// Most bytes of the rows of one statement.
-pub(crate) const ROWS_BYTES: usize = 10 << 20;
+/// Most bytes of the rows and columns in the answer to one request.
+pub(crate) const ANSWER_BYTES: usize = 10 << 20;
+
+/// What a column takes in an answer beside its texts.
+const COLUMN_BYTES: usize = 32;
+
+/// How many bytes the statements of one request have put into its answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer(Arc<AtomicUsize>);
+
+impl Answer {
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Back to an earlier figure, as the statements since then run again.
+    fn set_back(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds what a statement gives, unless it is too much.
+    fn add(&self, result: &StmtResult) -> Result<(), ProtocolError> {
+        let texts = |column: &Column| {
+            column.name.len() + column.decltype.as_ref().map_or(0, String::len) + COLUMN_BYTES
+        };
+        let bytes = result.rows.bytes() + result.cols.iter().map(texts).sum::<usize>();
+        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes > ANSWER_BYTES {
+            return Err(too_large());
+        }
+        Ok(())
+    }
+}
+
+fn too_large() -> ProtocolError {
+    let message = format!("the answer has over {ANSWER_BYTES} bytes; select less at once");
+    ProtocolError::new("RESPONSE_TOO_LARGE", message)
+}
 
 /// Texts that a client has stored, by its numbers: those of a stream over HTTP, and of a connection
 /// over WebSocket.
@@ -121,6 +157,7 @@ struct Prepared {
     parameters: Parameters,
     wants_rows: bool,
     encoding: Encoding,
+    answer: Answer,
     control: Option<Control>,
 }
 
@@ -163,12 +200,14 @@ impl Stream {
         matches!(self.state, State::Idle)
     }
 
-    /// Runs one request; `stored` is what its numbers of texts mean.
+    /// Runs one request; `stored` is what its numbers of texts mean, and `answer` what is in the
+    /// same answer already.
     pub(crate) async fn run(
         &mut self,
         request: StreamRequest,
         stored: &mut Stored,
         encoding: Encoding,
+        answer: &Answer,
     ) -> Result<StreamResponse, ProtocolError> {
         match request {
             StreamRequest::Close => {
@@ -176,11 +215,11 @@ impl Stream {
                 Ok(StreamResponse::Close)
             }
             StreamRequest::Execute(stmt) => {
-                let prepared = prepare(stmt, stored, encoding)?;
+                let prepared = prepare(stmt, stored, encoding, answer)?;
                 self.execute(Arc::new(prepared)).await.map(StreamResponse::Execute)
             }
             StreamRequest::Batch(batch) => {
-                self.batch(batch, stored, encoding).await.map(StreamResponse::Batch)
+                self.batch(batch, stored, encoding, answer).await.map(StreamResponse::Batch)
             }
             StreamRequest::Sequence(sql) => {
                 let Sql { sql, sql_id } = sql;
@@ -241,7 +280,8 @@ impl Stream {
     /// Runs the query `sql` in the place of `what`.
     async fn instead(&mut self, what: &Prepared, sql: &str) -> Result<StmtResult, ProtocolError> {
         let parameters = Parameters::Positional(Vec::new());
-        let instead = Prepared { sql: sql.into(), parameters, control: None, ..*what };
+        let (sql, answer) = (sql.into(), what.answer.clone());
+        let instead = Prepared { sql, parameters, answer, control: None, ..*what };
         self.statement(&Arc::new(instead)).await
     }
 
@@ -259,8 +299,10 @@ impl Stream {
         let began = Instant::now();
         let tx = self.open()?;
         let (rows, parameters) = (Rows::new(what.encoding), what.parameters.clone());
-        let ran = tx.run(&what.sql, parameters, rows, gather(what.wants_rows)).await;
-        ran.map(|ran| result(ran, began)).map_err(|error| protocol_error(&error))
+        let ran = tx.run(&what.sql, parameters, rows, gather(what)).await;
+        let result = ran.map(|ran| result(ran, began)).map_err(|error| protocol_error(&error))?;
+        what.answer.add(&result)?;
+        Ok(result)
     }
 
     /// Runs a statement as a transaction of its own.
@@ -415,7 +457,12 @@ impl Reading {
 }
 
 /// Makes a statement of a client ready to run.
-fn prepare(stmt: Stmt, stored: &Stored, encoding: Encoding) -> Result<Prepared, ProtocolError> {
+fn prepare(
+    stmt: Stmt,
+    stored: &Stored,
+    encoding: Encoding,
+    answer: &Answer,
+) -> Result<Prepared, ProtocolError> {
     let Stmt { sql, sql_id, args, named_args, want_rows: wants_rows } = stmt;
     let sql = stored.text(sql.as_deref(), sql_id)?;
     one_statement(&sql)?;
@@ -433,7 +480,8 @@ fn prepare(stmt: Stmt, stored: &Stored, encoding: Encoding) -> Result<Prepared, 
         }
     };
     let control = Control::of(&sql);
-    Ok(Prepared { sql, parameters, wants_rows, encoding, control })
+    let answer = answer.clone();
+    Ok(Prepared { sql, parameters, wants_rows, encoding, answer, control })
 }
 
 fn value(given: Value) -> monolite::Value {
@@ -462,21 +510,26 @@ fn one_statement(sql: &str) -> Result<(), ProtocolError> {
 fn run(tx: &ReadTx<'_>, what: &Prepared) -> monolite::Result<StmtResult> {
     let began = Instant::now();
     let rows = Rows::new(what.encoding);
-    let ran = tx.run(&what.sql, &what.parameters, rows, gather(what.wants_rows))?;
-    Ok(result(ran, began))
+    let ran = tx.run(&what.sql, &what.parameters, rows, gather(what))?;
+    let result = result(ran, began);
+    // A statement whose answer is too large has changed nothing.
+    what.answer.add(&result).map_err(Own::as_sqlite)?;
+    Ok(result)
 }
 
 /// Encodes each row as it comes, or takes no notice of it.
-fn gather(wants_rows: bool) -> impl FnMut(&mut Rows, &Row<'_>) -> rusqlite::Result<()> {
+fn gather(
+    what: &Prepared,
+) -> impl FnMut(&mut Rows, &Row<'_>) -> rusqlite::Result<()> + Send + 'static {
+    let (wants_rows, before) = (what.wants_rows, what.answer.bytes());
     move |rows, row| {
         if !wants_rows {
             return Ok(());
         }
         let columns = row.as_ref().column_count();
         rows.push(row, columns).map_err(|invalid| Own::as_sqlite(invalid.into()))?;
-        if rows.bytes() > ROWS_BYTES {
-            let message = format!("the result has over {ROWS_BYTES} bytes; select less at once");
-            return Err(Own::as_sqlite(ProtocolError::new("RESPONSE_TOO_LARGE", message)));
+        if before + rows.bytes() > ANSWER_BYTES {
+            return Err(Own::as_sqlite(too_large()));
         }
         Ok(())
     }

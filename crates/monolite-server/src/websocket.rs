@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
     SEC_WEBSOCKET_PROTOCOL, UPGRADE,
@@ -29,7 +29,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::Shared;
 use crate::answers::{Body, Failure};
@@ -38,8 +38,9 @@ use crate::hrana::{
     Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
     SocketResponse, StreamRequest, StreamResponse,
 };
+use crate::memory::Taken;
 use crate::stream::cursor::AHEAD;
-use crate::stream::{ROWS_BYTES, Stored, Stream};
+use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
 /// Requests of a connection that are under way at once.
 const REQUESTS: usize = 1_024;
@@ -173,17 +174,23 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
     let farewell = connection.read(source).await;
     // Its streams end with it, and with them their transactions.
     if let Some(farewell) = farewell {
-        let _ = connection.say.send(Message::Close(Some(farewell)));
+        let _ = connection.say.send((Message::Close(Some(farewell)), None));
     }
     drop(connection);
     let _ = tokio::time::timeout(PATIENCE, writer).await;
     drop(counted);
 }
 
+/// A message, and what it takes until it is sent: a place among the requests under way, and memory.
+type Said = (Message, Option<(OwnedSemaphorePermit, Taken)>);
+
+type Speaker = mpsc::UnboundedSender<Said>;
+
 /// Sends what is said, until the last speaker is gone.
-async fn write(mut sink: SplitSink<Socket, Message>, mut said: mpsc::UnboundedReceiver<Message>) {
-    while let Some(message) = said.recv().await {
-        if tokio::time::timeout(PATIENCE, sink.send(message)).await.is_err() {
+async fn write(mut sink: SplitSink<Socket, Message>, mut said: mpsc::UnboundedReceiver<Said>) {
+    while let Some((message, _taken)) = said.recv().await {
+        let sent = tokio::time::timeout(PATIENCE, sink.send(message)).await;
+        if !matches!(sent, Ok(Ok(()))) {
             break;
         }
     }
@@ -201,7 +208,7 @@ struct Connection {
     cursors: HashMap<i32, i32>,
     stored: Stored,
     under_way: Arc<Semaphore>,
-    say: mpsc::UnboundedSender<Message>,
+    say: Speaker,
 }
 
 /// The requests of a stream, which its task runs in order.
@@ -240,7 +247,7 @@ impl Connection {
                     if self.principal.as_ref().is_some_and(Principal::has_ended) {
                         return Some(breach(CloseCode::Policy, "the token has expired"));
                     }
-                    let _ = self.say.send(Message::Ping(Default::default()));
+                    let _ = self.say.send((Message::Ping(Default::default()), None));
                     continue;
                 }
             };
@@ -309,7 +316,9 @@ impl Connection {
     }
 
     fn answer(&self, message: &ServerMessage) {
-        say(&self.say, message, self.encoding);
+        // It is small. Where the writer is gone, so is the client.
+        let message = frame(message.encode(self.encoding).into(), self.encoding);
+        let _ = self.say.send((message, None));
     }
 
     fn end(&self, request_id: i32, result: Result<SocketResponse, ProtocolError>) {
@@ -415,17 +424,14 @@ fn ended(request_id: i32, result: Result<SocketResponse, ProtocolError>) -> Serv
     }
 }
 
-fn say(say: &mpsc::UnboundedSender<Message>, message: &ServerMessage, encoding: Encoding) {
-    let bytes = message.encode(encoding);
-    let message = match encoding {
+fn frame(bytes: Bytes, encoding: Encoding) -> Message {
+    match encoding {
         Encoding::Json => {
-            let text = String::from_utf8(bytes).expect("JSON is UTF-8");
-            Message::Text(text.into())
+            let text = Utf8Bytes::try_from(bytes).expect("JSON is UTF-8");
+            Message::Text(text)
         }
-        Encoding::Protobuf => Message::Binary(bytes.into()),
-    };
-    // Where the writer is gone, so is the client.
-    let _ = say.send(message);
+        Encoding::Protobuf => Message::Binary(bytes),
+    }
 }
 
 /// A stream of a connection.
@@ -434,7 +440,7 @@ struct StreamTask {
     database: Option<String>,
     principal: Principal,
     encoding: Encoding,
-    say: mpsc::UnboundedSender<Message>,
+    say: Speaker,
     /// What is left of each open cursor.
     cursors: HashMap<i32, std::vec::IntoIter<CursorEntry>>,
 }
@@ -457,8 +463,17 @@ impl StreamTask {
                     Err(error) => Err(error.clone()),
                 },
             };
-            say(&self.say, &ended(request_id, result), self.encoding);
-            drop(permit);
+            let mut bytes = ended(request_id, result).encode(self.encoding);
+            let taken = match self.shared.memory.take(bytes.len()).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    bytes = ended(request_id, Err(error)).encode(self.encoding);
+                    let small = self.shared.memory.take(0).await;
+                    small.expect("nothing is there at once")
+                }
+            };
+            let message = frame(bytes.into(), self.encoding);
+            let _ = self.say.send((message, Some((permit, taken))));
         }
     }
 
@@ -479,7 +494,8 @@ impl StreamTask {
     ) -> Result<SocketResponse, ProtocolError> {
         match ask {
             Ask::Run(request) => {
-                let response = stream.run(request, &mut Stored::default(), self.encoding).await;
+                let (stored, answer) = (&mut Stored::default(), Answer::default());
+                let response = stream.run(request, stored, self.encoding, &answer).await;
                 response.map(SocketResponse::Stream)
             }
             Ask::OpenCursor(cursor_id, batch) => {
@@ -521,8 +537,9 @@ async fn whole_cursor(
             if let CursorEntry::Row(row) = &entry {
                 bytes += row.bytes();
             }
-            if bytes > ROWS_BYTES {
-                let message = format!("the rows have over {ROWS_BYTES} bytes; select less at once");
+            if bytes > ANSWER_BYTES {
+                let message =
+                    format!("the rows have over {ANSWER_BYTES} bytes; select less at once");
                 return Err(ProtocolError::new("RESPONSE_TOO_LARGE", message));
             }
             entries.push(entry);

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use monolite::{Error, ErrorKind, ReadTx};
 
-use super::{Prepared, Reading, Stored, Stream, leaves_transaction, nothing, prepare, run};
+use super::{Answer, Prepared, Reading, Stored, Stream, leaves_transaction, nothing, prepare, run};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
@@ -70,13 +70,14 @@ impl Stream {
         batch: Batch,
         stored: &Stored,
         encoding: Encoding,
+        answer: &Answer,
     ) -> Result<BatchResult, ProtocolError> {
         let ready = |Step { condition, stmt }| ReadyStep {
             condition,
-            what: prepare(stmt, stored, encoding).map(Arc::new),
+            what: prepare(stmt, stored, encoding, answer).map(Arc::new),
         };
         let steps: Arc<[ReadyStep]> = batch.steps.into_iter().map(ready).collect();
-        let outcomes = self.steps(&steps).await;
+        let outcomes = self.steps(&steps, answer).await;
         let mut result = BatchResult { step_results: Vec::new(), step_errors: Vec::new() };
         for outcome in outcomes {
             let (done, failed) = match outcome {
@@ -97,11 +98,12 @@ impl Stream {
             let sql = Some(sql.to_owned());
             let (args, named_args) = (Vec::new(), Vec::new());
             let stmt = Stmt { sql, sql_id: None, args, named_args, want_rows: false };
-            let what = prepare(stmt, &Stored::default(), Encoding::Json).map(Arc::new);
+            let stored = Stored::default();
+            let what = prepare(stmt, &stored, Encoding::Json, &Answer::default()).map(Arc::new);
             ReadyStep { condition: before, what }
         };
         let steps: Arc<[ReadyStep]> = monolite::statements(script).enumerate().map(step).collect();
-        let outcomes = self.steps(&steps).await;
+        let outcomes = self.steps(&steps, &Answer::default()).await;
         let failed = outcomes.into_iter().find_map(|outcome| match outcome {
             Outcome::Failed(error) => Some(error),
             _ => None,
@@ -109,7 +111,7 @@ impl Stream {
         failed.map_or(Ok(()), Err)
     }
 
-    async fn steps(&mut self, steps: &Arc<[ReadyStep]>) -> Vec<Outcome> {
+    async fn steps(&mut self, steps: &Arc<[ReadyStep]>, answer: &Answer) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(steps.len());
         let mut succeeded: Vec<bool> = Vec::with_capacity(steps.len());
         // No piece is tried before here.
@@ -120,11 +122,13 @@ impl Stream {
                 && self.is_autocommit()
                 && let Some(end) = piece(steps, at)
             {
-                if let Some(done) = self.together(steps, at, end, &succeeded).await {
+                let before = answer.bytes();
+                if let Some(done) = self.together(steps, at, end, &succeeded, answer).await {
                     succeeded.extend(done.iter().map(Outcome::is_done));
                     outcomes.extend(done);
                     continue;
                 }
+                answer.set_back(before);
                 one_by_one_up_to = end;
             }
             let outcome = self.step(step, &succeeded).await;
@@ -153,6 +157,7 @@ impl Stream {
         at: usize,
         end: usize,
         succeeded: &[bool],
+        answer: &Answer,
     ) -> Option<Vec<Outcome>> {
         let all = &steps[at..end];
         let only_reads = |step: &ReadyStep| {
@@ -162,7 +167,8 @@ impl Stream {
         let reads = self.right == Right::ReadOnly || all.iter().all(only_reads);
         let known = succeeded.to_vec();
         let left = Arc::new(Mutex::new(None));
-        let piece = Piece { steps: Arc::clone(steps), at, end, known, left: Arc::clone(&left) };
+        let (steps, answer) = (Arc::clone(steps), (answer.clone(), answer.bytes()));
+        let piece = Piece { steps, at, end, known, answer, left: Arc::clone(&left) };
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
@@ -236,6 +242,8 @@ struct Piece {
     end: usize,
     /// Which steps before were done.
     known: Vec<bool>,
+    /// The answer that it is a part of, and how much was in it before.
+    answer: (Answer, usize),
     left: Arc<Mutex<Option<Left>>>,
 }
 
@@ -249,6 +257,7 @@ impl Piece {
     /// Runs the steps; an error has the engine undo them.
     fn run(&self, tx: &ReadTx<'_>) -> monolite::Result<()> {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.answer.0.set_back(self.answer.1);
         let mut running = Running { tx, is_open: false, is_rolled_back: false };
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(self.end - self.at);
         let mut succeeded = self.known.clone();

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Prepared, Reading, Stored, Stream, column, prepare};
+use super::{Answer, Prepared, Reading, Stored, Stream, column, prepare};
 use crate::errors::{Own, protocol_error};
 use crate::hrana::{
     Batch, Column, CursorEntry, EncodedRow, Encoding, ProtocolError, Step, StmtResult,
@@ -46,7 +46,8 @@ impl Stream {
                 succeeded.push(false);
                 continue;
             }
-            let done = match prepare(stmt, stored, encoding) {
+            // Its answer is sent piece by piece.
+            let done = match prepare(stmt, stored, encoding, &Answer::default()) {
                 Ok(what) => self.cursor_step(step, Arc::new(what), entries).await,
                 Err(error) => Err(error),
             };

@@ -303,3 +303,22 @@ fn a_rebuild_without_foreign_keys_keeps_the_children() {
     client.execute("DELETE FROM p").unwrap();
     assert_eq!(client.value("SELECT count(*) FROM c"), "0");
 }
+
+#[test]
+fn an_answer_has_a_largest_size_and_a_write_beyond_it_changes_nothing() {
+    let served = with_table();
+    let mut client = served.stream();
+    let large = "SELECT hex(zeroblob(6000000))";
+    assert_eq!(client.execute(large).unwrap_err()["code"], "RESPONSE_TOO_LARGE");
+    let half = json!({ "type": "execute", "stmt": { "sql": "SELECT hex(zeroblob(3000000))" } });
+    let results = client.send(&[half.clone(), half]);
+    assert_eq!(results[0]["type"], "ok", "it fits");
+    assert_eq!(results[1]["error"]["code"], "RESPONSE_TOO_LARGE", "together they do not");
+    let insert = "INSERT INTO t(x) VALUES (1) RETURNING hex(zeroblob(6000000))";
+    assert_eq!(client.execute(insert).unwrap_err()["code"], "RESPONSE_TOO_LARGE");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "0");
+    let steps = transactional(&["INSERT INTO t(x) VALUES (2)", insert]);
+    let done = batch(&mut client, &steps);
+    assert_eq!(done["step_errors"][2]["code"], "RESPONSE_TOO_LARGE");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "0");
+}
