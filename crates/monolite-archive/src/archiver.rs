@@ -592,6 +592,9 @@ impl Shared {
     /// Keeps what went wrong for those who look, until this activity succeeds.
     fn failed(&self, activity: Activity, error: &Error) {
         self.failures().failed(activity, error);
+        if let Some(primary) = self.primary.get() {
+            primary.failed(&format!("{activity}: {error}"));
+        }
     }
 
     fn succeeded(&self, activity: Activity) {

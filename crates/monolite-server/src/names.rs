@@ -15,7 +15,8 @@ const OTHERS: &str = "other clients";
 /// `name`, cut to its first 64 bytes, for as long as the process lives.
 pub(crate) fn kept(name: &str) -> &'static str {
     static NAMES: OnceLock<Mutex<HashSet<&'static str>>> = OnceLock::new();
-    let name = &name[..name.floor_char_boundary(LONGEST)];
+    let end = (0..=LONGEST.min(name.len())).rfind(|at| name.is_char_boundary(*at));
+    let name = &name[..end.unwrap_or(0)];
     let names = NAMES.get_or_init(Mutex::default);
     let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(name) = names.get(name) {

@@ -5,6 +5,7 @@
 //! A [`Trace`] is written by the thread that runs the call, and may be looked at by any other. Its
 //! lock is held for the copy of one text.
 
+pub(crate) mod events;
 pub(crate) mod slow;
 
 use std::cell::Cell;

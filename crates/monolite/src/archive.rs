@@ -271,4 +271,7 @@ pub trait Primary: fmt::Debug + Send + Sync {
     /// wait for the archive get `Fenced` if it `is_certain` that their commits are not in history,
     /// and `CommitUnknown` if not.
     fn fenced(&self, reason: String, is_certain: bool);
+
+    /// An activity of the archive has failed.
+    fn failed(&self, error: &str);
 }

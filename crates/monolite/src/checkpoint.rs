@@ -328,6 +328,8 @@ impl Checkpoints {
 impl Room for Checkpoints {
     fn restart_wal(&self, writer: &Connection) -> Result<()> {
         self.recorder.wal_stalls.add(1);
+        let bytes = format_args!("it has {} bytes", self.wal_bytes());
+        self.recorder.events().warn("writes wait for room in the WAL", bytes);
         let start = self.clock.now();
         let holders = &self.holders;
         let mut copied_at = None;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use monolite_sqlite::rusqlite;
 use rusqlite::Row;
 
-use crate::activity::{Activity, CallKind, Caller, TransactionActivity};
+use crate::activity::{Activity, CallKind, Caller, TransactionActivity, events};
 use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
@@ -379,9 +379,11 @@ impl<E> Database<E> {
         E: From<Error> + Send + 'static,
     {
         let writes = &self.handle.writes;
-        writes.check_room()?;
+        let made_by = self.caller(CallKind::Write);
+        let refused = |error| events::refused(made_by, error);
+        writes.check_room().map_err(refused)?;
         let caller = Completion::new();
-        writes.try_push(self.member(Repeatable(body), &caller))?;
+        writes.try_push(self.member(Repeatable(body), &caller)).map_err(refused)?;
         Ok(Write::in_queue(caller, writes))
     }
 

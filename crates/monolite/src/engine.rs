@@ -244,7 +244,7 @@ struct Running {
 impl Engine {
     /// Starts the threads over opened files.
     pub(crate) fn start(opened: Opened, options: &Options) -> Result<Engine> {
-        let base = Base::new(options);
+        let base = Base::new(options, &opened.path);
         let queue = base.write_queue();
         let archive = ArchiveSide::of(&opened, options, &base.progress);
         let archived = archive.as_ref();

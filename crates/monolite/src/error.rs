@@ -205,8 +205,9 @@ impl Error {
         self.0.sql.as_ref().map(|sql| &*sql.text)
     }
 
-    /// Where in [`Error::sql`] SQLite found what is wrong, in bytes; `None` where it does not say:
-    /// it does of syntax and of names of columns and functions.
+    /// Where in [`Error::sql`] SQLite found what is wrong, in bytes of UTF-8 from its beginning,
+    /// which is a boundary of characters. `None` where SQLite does not say: it does of syntax and
+    /// of names of columns and functions, not of tables, nor of errors while the statement ran.
     pub fn sql_offset(&self) -> Option<usize> {
         self.0.sql.as_ref()?.offset
     }

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::activity::events::Events;
 use crate::activity::{Activity, CallKind, Caller};
 use crate::call::in_flight::InFlight;
 use crate::call::write_queue::WriteQueue;
@@ -24,6 +25,7 @@ pub(crate) struct Lookout {
     pub(crate) threads: [Arc<ReadThreads>; 3],
     clock: Arc<dyn Clock>,
     on_slow: Option<OnSlow>,
+    events: Events,
     /// The calls that were reported and go on, with the moments when they began.
     reported: Mutex<Vec<(Caller, Duration)>>,
 }
@@ -35,10 +37,11 @@ impl Lookout {
         holders: Arc<SnapshotHolders>,
         threads: [Arc<ReadThreads>; 3],
         options: &Options,
+        events: Events,
     ) -> Lookout {
         let (clock, on_slow) = (Arc::clone(&options.clock), options.on_slow.clone());
         let reported = Mutex::default();
-        Lookout { queue, in_flight, holders, threads, clock, on_slow, reported }
+        Lookout { queue, in_flight, holders, threads, clock, on_slow, events, reported }
     }
 
     /// From which time on a call is reported, if any is.
@@ -75,6 +78,7 @@ impl Lookout {
         let before = std::mem::replace(&mut *reported, all);
         drop(reported);
         for call in slow.iter().filter(|call| !before.contains(&identity(call))) {
+            self.events.held(call);
             // The panic hook has told of a panic; the others go on without it.
             let _ = catch_unwind(AssertUnwindSafe(|| report(call)));
         }

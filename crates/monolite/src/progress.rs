@@ -33,6 +33,7 @@ use std::sync::{Arc, OnceLock};
 
 use monolite_sqlite::vfs::WalPosition;
 
+use crate::activity::events::Events;
 use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::sync::atomic::{AtomicU64, Ordering};
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,7 @@ pub(crate) struct Progress {
     durable: Mutex<Durable>,
     advanced: Condvar,
     stopped: OnceLock<Stopped>,
+    pub(crate) events: Events,
 }
 
 /// Is told how far the batches are, by the threads that bring them there: it must be quick.
@@ -197,9 +199,13 @@ impl Progress {
     /// Stops all acknowledgements for good; the first reason stays.
     pub(crate) fn stop(&self, kind: ErrorKind, reason: String) {
         let mut durable = self.durable();
-        let _ = self.stopped.set(Stopped { kind, reason });
+        let is_first = self.stopped.set(Stopped { kind, reason }).is_ok();
         let waiting = std::mem::take(&mut durable.waiting);
         drop(durable);
+        if let Some(Stopped { kind, reason }) = self.stopped.get().filter(|_| is_first) {
+            let why = format_args!("{kind:?}: {reason}");
+            self.events.error("nothing more is acknowledged", why);
+        }
         self.advanced.notify_all();
         tell(waiting, || self.check_poison());
     }

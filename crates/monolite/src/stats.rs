@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::activity::events::Events;
 use crate::activity::slow::{SlowTransaction, SlowTransactions};
 use crate::archive::ArchiveStats;
 
@@ -71,6 +72,11 @@ macro_rules! statistics {
         }
 
         impl Recorder {
+            /// What tells a subscriber of this database.
+            pub(crate) fn events(&self) -> &Events {
+                &self.slow_transactions.events
+            }
+
             /// Everything that is recorded here; the caller adds what lives [`Elsewhere`].
             pub(crate) fn snapshot(&self) -> Stats {
                 Stats { $($($name: self.$name.show(),)+)+ }

@@ -513,7 +513,8 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
             let open = Arc::clone(open);
             move || body(&open)
         };
-        let outcome = ready!(self.work.poll(&open.engine().threads.queue, context, bind));
+        let outcome =
+            ready!(self.work.poll(&open.engine().threads.queue, context, open.caller(), bind));
         self.is_awaited = false;
         Poll::Ready(outcome.unwrap_for_caller().inspect_err(|error| open.end_after(error)))
     }

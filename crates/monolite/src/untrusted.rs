@@ -15,6 +15,7 @@ use std::time::Duration;
 use monolite_sqlite::rusqlite::types::Value;
 
 use crate::activity::Caller;
+use crate::activity::events::{self, Call};
 use crate::call::completion::Outcome;
 use crate::error::{Error, Result, within};
 use crate::parameters::Parameters;
@@ -140,9 +141,11 @@ impl UntrustedQuery {
     ) -> UntrustedQuery {
         let start = || {
             limits.check()?;
-            room.start(Query { caller, sql, parameters: parameters?, limits })
+            let (parameters, call) = (parameters?, Call::new(caller));
+            room.start(Query { caller, call, sql, parameters, limits })
         };
-        let stage = start().map_or_else(Stage::Refused, Stage::Running);
+        let refused = |error| Stage::Refused(events::refused(caller, error));
+        let stage = start().map_or_else(refused, Stage::Running);
         UntrustedQuery { stage }
     }
 

@@ -173,7 +173,13 @@ impl Watchdog {
         let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
         let taken: Vec<_> = taken.into_iter().flatten().collect();
         // Who is answered finds itself counted.
-        self.recorder.refused_behind_stuck.add((taken.len() + queued.len()) as u64);
+        let refused = taken.len() + queued.len();
+        self.recorder.refused_behind_stuck.add(refused as u64);
+        if refused > 0 {
+            let what = "writes were refused behind a closure that does not return";
+            let detail = format_args!("{refused}, behind {}", holder.caller);
+            self.recorder.events().error(what, detail);
+        }
         taken.into_iter().for_each(|entry| entry.refuse(&error));
         for mut member in queued {
             member.overrule(error.repeated());

@@ -33,8 +33,9 @@ use slow::SlowTests;
 /// The feature of the command that has the verbs of developers.
 const DEVELOPER: &str = "monolite-cli/developer";
 
-/// What the tests are built with. The examples that would turn `serde` on are not built with them.
-const FEATURES: &str = "monolite-cli/developer,monolite/serde";
+/// What the tests are built with, and what clippy sees: all features of the engine. The examples
+/// that would turn `serde` on are not built with the tests, and nothing turns `tracing` on.
+const FEATURES: &str = "monolite-cli/developer,monolite/serde,monolite/tracing";
 
 /// Examples that the gate alone builds and tests: their web frameworks and clients are a third of
 /// all packages.
@@ -250,7 +251,7 @@ fn end_what_hangs(under_way: Watched, limit: Option<Duration>) {
 }
 
 fn clippy(root: &Path) -> anyhow::Result<()> {
-    let most = ["--workspace", "--features", DEVELOPER];
+    let most = ["--workspace", "--features", FEATURES];
     for what in [&most[..], &["--package", "monolite-cli"]] {
         let rest = ["--all-targets", "--locked", "--", "-D", "warnings"];
         cargo(root, &[&["clippy"], what, &rest].concat())?;

@@ -134,8 +134,8 @@ fn a_token_of_the_server_is_kept_as_a_hash() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tokens.toml");
     let shop = Some(vec!["shop".to_owned()]);
-    let hour = Some(Duration::from_secs(3_600));
-    let token = issue_token(&file, "checkout", Right::ReadWrite, shop, hour).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let token = issue_token(&file, "checkout", Right::ReadWrite, shop, Some(hour)).unwrap();
     let reader = issue_token(&file, "reports", Right::ReadOnly, None, None).unwrap();
     assert!(issue_token(&file, "reports", Right::ReadOnly, None, None).is_err(), "in use");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -150,7 +150,7 @@ fn a_token_of_the_server_is_kept_as_a_hash() {
     assert_eq!(principal.right("log"), None);
     let principal = authenticator.authenticate_at(now(), Some(&reader)).unwrap();
     assert_eq!(principal.right("log"), Some(Right::ReadOnly));
-    let later = SystemTime::now() + 2 * hour.unwrap();
+    let later = SystemTime::now() + 2 * hour;
     assert_eq!(authenticator.authenticate_at(later, Some(&token)).err(), Some(Refusal::Expired));
     assert_eq!(refusal(&authenticator, Some(&token[..40])), Some(Refusal::Invalid));
 }

@@ -3,7 +3,7 @@
 
 use std::error::Error as _;
 
-use monolite::{Database, Error, ErrorKind};
+use monolite::{Database, Error, ErrorKind, UntrustedLimits};
 
 const WRONG: &str = "SELECT nme FROM user";
 const PLACE: usize = 7;
@@ -99,6 +99,30 @@ fn an_error_of_a_statement_that_runs_has_it() {
             Ok(()) => {}
         }
     }
+}
+
+#[test]
+fn the_place_is_in_bytes_of_the_text_as_it_was_given() {
+    const SQL: &str = "/* größe */ -- 🦀\n  SELECT 'ü🦀', nme FROM user";
+    let db = open();
+    let at = |error: &Error| {
+        let (sql, place) = (error.sql().unwrap(), error.sql_offset().unwrap());
+        assert!(sql[place..].starts_with("nme FROM user"), "{error}");
+        (sql.to_owned(), place)
+    };
+    let place = SQL.find("nme").unwrap();
+    for (name, way) in WAYS {
+        let (sql, found) = at(&way(&db, SQL).unwrap_err());
+        if !name.ends_with("batch") {
+            assert_eq!((sql.as_str(), found), (SQL, place), "{name}");
+        }
+    }
+    let limits = UntrustedLimits::default();
+    let untrusted = |sql: &str| db.query_untrusted(sql, (), &limits).wait().unwrap_err();
+    assert_eq!(at(&untrusted(SQL)), (SQL.to_owned(), place));
+    let syntax = untrusted("SELECT 'ü' FRM user WHERE 1");
+    assert_eq!((syntax.kind(), syntax.sql_offset()), (ErrorKind::Invalid, Some(16)), "{syntax}");
+    assert_eq!(untrusted("SELECT id FROM usr").sql_offset(), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use super::events::Events;
 use super::{Caller, Slowest};
 
 /// Slow calls remembered; enough to see a pattern, too few to matter in memory.
@@ -67,14 +68,19 @@ impl SlowTransaction {
 
 /// The latest slow calls, and how many there were; a clone is the same log.
 #[derive(Clone, Default)]
-pub(crate) struct SlowTransactions(Arc<Mutex<(VecDeque<SlowTransaction>, u64)>>);
+pub(crate) struct SlowTransactions {
+    kept: Arc<Mutex<(VecDeque<SlowTransaction>, u64)>>,
+    pub(crate) events: Events,
+}
 
 impl SlowTransactions {
     fn lock(&self) -> MutexGuard<'_, (VecDeque<SlowTransaction>, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn record(&self, slow: SlowTransaction) {
+        let times = [slow.wait, slow.time, slow.sync];
+        self.events.slow(slow.caller, times, &slow.statement, slow.statement_time);
         let (latest, total) = &mut *self.lock();
         if latest.len() == SLOW_KEPT {
             latest.pop_front();

@@ -17,6 +17,7 @@ use std::panic;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::activity::events::outcome;
 use crate::call::blocked::wait_until;
 use crate::call::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
@@ -47,6 +48,16 @@ impl<T, E: From<Error>> Outcome<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Outcome<T, E> {
+    /// It in one word, for a subscriber.
+    pub(crate) fn word(&self) -> String {
+        match self {
+            Outcome::Returned(Ok(_)) => outcome(true, None),
+            Outcome::Returned(Err(error)) => outcome(false, (error as &dyn Any).downcast_ref()),
+            Outcome::Panicked(_) => "Panicked".into(),
+            Outcome::Refused(error) => outcome(false, Some(error)),
+        }
+    }
+
     fn drop_elsewhere(self) {
         match self {
             Outcome::Returned(Ok(value)) => drop_elsewhere(value),

@@ -9,11 +9,11 @@
 //!   further, and outcomes that are not taken are dropped on another thread.
 
 use std::hint::black_box;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::activity::Caller;
+use crate::activity::events::Call;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
@@ -147,6 +147,7 @@ pub(crate) struct Submission<B, T, E> {
     terms: Terms,
     submitted: Tick,
     caller: Arc<Completion<T, E>>,
+    call: Call,
 }
 
 impl<B, T, E> Submission<B, T, E> {
@@ -160,6 +161,7 @@ impl<B, T, E> Submission<B, T, E> {
             terms,
             submitted: Tick::now(),
             caller,
+            call: Call::new(terms.caller),
         }
     }
 
@@ -185,8 +187,8 @@ impl<B, T, E> Submission<B, T, E> {
 impl<B, T, E> Member for Submission<B, T, E>
 where
     B: Body<T, E>,
-    T: Send,
-    E: Send,
+    T: Send + 'static,
+    E: Send + 'static,
 {
     fn is_repeatable(&self) -> bool {
         B::REPEATABLE
@@ -218,7 +220,7 @@ where
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {
         let body = self.body.as_mut().expect("a member has its closure until it is dropped");
-        let (ran, outcome) = match catch_unwind(AssertUnwindSafe(|| body.call(tx))) {
+        let (ran, outcome) = match self.call.run(|| body.call(tx), || tx.total_changes()) {
             Ok(Ok(value)) => (Ran::Succeeded, Outcome::Returned(Ok(value))),
             Ok(Err(error)) => (Ran::Failed, Outcome::Returned(Err(error))),
             Err(payload) => (Ran::Panicked, Outcome::Panicked(payload)),
@@ -234,6 +236,7 @@ where
     fn answer(mut self: Box<Self>) {
         if let Some(outcome) = self.outcome.take() {
             self.answered = true;
+            self.call.end(|| outcome.word());
             self.caller.deliver(outcome);
         }
     }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use crate::activity::Caller;
+use crate::activity::events::{Call, outcome};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Queued, Ticket};
@@ -160,7 +162,8 @@ impl<F, T, E> Work<F, T, E> {
         }
     }
 
-    /// Hands the closure to `queue`, as what `bind` makes of it, and asks for the result.
+    /// Hands the closure of `made_by` to `queue`, as what `bind` makes of it, and asks for the
+    /// result.
     ///
     /// # Panics
     /// When the result had been returned before.
@@ -168,6 +171,7 @@ impl<F, T, E> Work<F, T, E> {
         &mut self,
         queue: &JobQueue,
         context: &mut Context<'_>,
+        made_by: Caller,
         bind: impl FnOnce(F) -> B,
     ) -> Poll<Outcome<T, E>>
     where
@@ -179,7 +183,8 @@ impl<F, T, E> Work<F, T, E> {
             let cancel = Cancel { under_way: Mutex::default(), queued: Stopwatch::start() };
             let (caller, cancel) = (Completion::new(), Arc::new(cancel));
             let told = (Arc::clone(&caller), Arc::clone(&cancel));
-            let job = Box::new(Awaited { body: Some(bind(body)), caller: told.0, cancel: told.1 });
+            let (body, call) = (Some(bind(body)), Call::new(made_by));
+            let job = Box::new(Awaited { body, caller: told.0, cancel: told.1, call });
             let waits = match queue.enter(job) {
                 Ok(Entered::In) => None,
                 Ok(Entered::Waits(ticket)) => Some(ticket),
@@ -218,6 +223,7 @@ struct Awaited<B, T, E: From<Error>> {
     body: Option<B>,
     caller: Arc<Completion<T, E>>,
     cancel: Arc<Cancel>,
+    call: Call,
 }
 
 impl<B, T, E> Job for Awaited<B, T, E>
@@ -232,7 +238,7 @@ where
             return drop_quietly(body);
         }
         RUNNING.set(Some(Arc::clone(&self.cancel)));
-        let ran = catch_unwind(AssertUnwindSafe(body));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.call.in_span(body)));
         RUNNING.set(None);
         self.cancel.end();
         self.caller.deliver(match ran {
@@ -254,6 +260,7 @@ impl<B, T, E: From<Error>> Awaited<B, T, E> {
     fn end_with(&mut self, error: Error) {
         if let Some(body) = self.body.take() {
             drop_quietly(body);
+            self.call.end(|| outcome(false, Some(&error)));
             self.caller.deliver(Outcome::Refused(error));
         }
     }

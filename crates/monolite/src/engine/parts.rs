@@ -1,5 +1,6 @@
 //! Makes the parts of an engine from its options and the opened files.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -53,9 +54,12 @@ pub(super) fn observers(
 }
 
 impl<'o> Base<'o> {
-    pub(super) fn new(options: &'o Options) -> Base<'o> {
+    /// For the database at `path`.
+    pub(super) fn new(options: &'o Options, path: &Path) -> Base<'o> {
         let database = DatabaseId::new();
-        let (progress, recorder, awake) = Default::default();
+        let (progress, recorder, awake): (Arc<Progress>, Arc<Recorder>, _) = Default::default();
+        progress.events.are_of(path);
+        recorder.events().are_of(path);
         Base { database, options, progress, recorder, awake }
     }
 
@@ -156,7 +160,8 @@ impl<'o> Base<'o> {
         let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
         let holders = Arc::clone(holders);
         let threads = threads.map(Arc::clone);
-        Arc::new(Lookout::new(queue, in_flight, holders, threads, self.options))
+        let events = self.recorder.events().clone();
+        Arc::new(Lookout::new(queue, in_flight, holders, threads, self.options, events))
     }
 
     pub(super) fn watchdog(

@@ -76,6 +76,10 @@ impl Primary for OpenDatabase {
         self.queue.close();
         self.archived.look();
     }
+
+    fn failed(&self, error: &str) {
+        self.progress.events.warn("the archive fails", error);
+    }
 }
 
 /// The archive, and those who wait for it.

@@ -103,8 +103,9 @@ impl InteractiveOptions {
     /// Most bytes that all open interactive transactions together may keep, of their statements and
     /// parameters, until the writer has run them: 1 KiB to 16 TiB. Default: 1 GiB. Beyond it a
     /// statement fails with `Overloaded`, and its transaction is over, which frees its part. A
-    /// statement counts once it has run, so those that run at once may go beyond it, each by its
-    /// own.
+    /// result is not kept. One statement alone cannot go beyond it by more than some hundred bytes
+    /// (a fixed part that each has); those that run at once count when they have run, so together
+    /// they may, each by its text and parameters.
     #[must_use]
     pub fn max_total_bytes(mut self, bytes: usize) -> InteractiveOptions {
         self.max_total_bytes = bytes;

@@ -195,7 +195,7 @@ where
             move || perform(&side, terms, body)
         };
         if self.ran.is_none() {
-            let outcome = ready!(self.work.poll(&side.threads.queue, context, bind));
+            let outcome = ready!(self.work.poll(&side.threads.queue, context, terms.caller, bind));
             self.ran = Some(outcome.unwrap_for_caller()?);
         }
         if let Some(kept) = self.ran.as_ref().and_then(|ran| ran.kept.as_ref()) {

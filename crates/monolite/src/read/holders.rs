@@ -96,6 +96,10 @@ impl SnapshotHolders {
         let began_by = self.clock.now().saturating_sub(age);
         let revoked = self.watches().filter(|watch| revoke(watch, began_by)).count();
         self.recorder.revoked_readers.add(revoked as u64);
+        if revoked > 0 {
+            let what = "reads were ended so that the WAL can restart";
+            self.recorder.events().warn(what, revoked);
+        }
     }
 
     /// What others may see of each connection's snapshot.

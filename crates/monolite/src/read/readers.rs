@@ -35,7 +35,7 @@ use std::time::Duration;
 use monolite_sqlite::Connection;
 
 use crate::activity::slow::SlowLog;
-use crate::activity::{Activity, CallKind, Caller, Slowest};
+use crate::activity::{Activity, CallKind, Caller, Slowest, events};
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::watch::{Watch, longest};
 use crate::call::work::{self, Attached};
@@ -204,8 +204,8 @@ impl Readers {
         body: impl FnOnce(&ReadTx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.database.check_process()?;
-        self.check_nesting()?;
-        let turn = self.take_turn()?;
+        let turn = self.check_nesting().and_then(|()| self.take_turn());
+        let turn = turn.map_err(|error| events::refused(caller, error))?;
         let _inside = Inside::enter(self.database, Place::Read);
         turn.read(caller, own_limit, body)
     }
@@ -455,7 +455,8 @@ impl Turn<'_> {
         };
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
-        seat.start(readers, slot, now)?;
+        let started = seat.start(readers, slot, now);
+        started.map_err(|error| events::refused(caller, error))?;
         let Open { reader, watch } = seat.open.as_deref().ok_or_else(Error::closed)?;
         watch.trace().begin(caller);
         watch.begin(now);
@@ -471,10 +472,13 @@ impl Turn<'_> {
         // A stream takes as long as its consumer.
         let is_slow = readers.clock.coarse().saturating_sub(now) > readers.slow.above;
         let named = names::of(caller);
-        if (is_slow || named.is_some()) && caller.kind == CallKind::Read {
+        let times = || {
             let time = time();
-            let queued = |it: Attached| it.queued().elapsed().saturating_sub(time);
-            let wait = attached.map_or(waited, queued);
+            let queued = |it: &Attached| it.queued().elapsed().saturating_sub(time);
+            [attached.as_ref().map_or(waited, queued), time, Duration::ZERO]
+        };
+        if (is_slow || named.is_some()) && caller.kind == CallKind::Read {
+            let [wait, time, _] = times();
             named.into_iter().for_each(|named| named.record_read(wait, time));
             readers.slow.note(caller, time, || wait, slowest);
         }
@@ -482,19 +486,16 @@ impl Turn<'_> {
         let _ = reader.connection.foreign_keys().end_deferral();
         let interruption = reader.connection.interruption();
         let has_panicked = reader.connection.panics().take();
-        if interruption.is_revoked() {
+        let error = if interruption.is_revoked() {
             let time = time();
-            let is_late = time > limit;
-            let error = if is_late { late(limit, whose, &slowest()) } else { revoked(time) };
-            return Err(error.into());
-        }
-        if interruption.take_late() {
-            return Err(late(limit, whose, &slowest()).into());
-        }
-        if has_panicked {
-            return Err(collation_panicked().into());
-        }
-        result
+            Some(if time > limit { late(limit, whose, &slowest()) } else { revoked(time) })
+        } else if interruption.take_late() {
+            Some(late(limit, whose, &slowest()))
+        } else {
+            has_panicked.then(collation_panicked)
+        };
+        events::call(caller, times, None, || events::outcome(result.is_ok(), error.as_ref()));
+        error.map_or(result, |error| Err(error.into()))
     }
 }
 

@@ -26,7 +26,7 @@ use monolite_sqlite::{Interruption, rusqlite};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use crate::activity::Caller;
+use crate::activity::{CallKind, Caller};
 use crate::call::blocked::wait_until;
 use crate::call::completion::Outcome;
 use crate::call::inside::Place;
@@ -129,7 +129,9 @@ impl<T: Send + 'static> RowStream<T> {
             let side = Arc::clone(side);
             move || body(&side)
         };
-        self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
+        // The caller is in the closure.
+        let caller = Caller::default().of(CallKind::Stream);
+        self.work.poll(&side.threads.queue, context, caller, bind).map(Outcome::unwrap_for_caller)
     }
 }
 

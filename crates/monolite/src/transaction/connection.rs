@@ -15,8 +15,8 @@ use monolite_sqlite::vfs::{Changes, CommitSequence, Version};
 use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::Pin;
-use crate::activity::Slowest;
 use crate::activity::slow::SlowLog;
+use crate::activity::{Slowest, events};
 use crate::call::member::ForeignKeys;
 use crate::call::watch::Watch;
 use crate::call::work::{self, Attached};
@@ -215,7 +215,7 @@ impl PooledConnection {
         self.pin.borrow().as_ref().map(|pin| pin.taken)
     }
 
-    /// Runs `body` for `limit` at most.
+    /// Runs `body` for `limit` at most; `failure` says whether what it returned is one.
     ///
     /// # Errors
     /// `Timeout` when it took longer, or its snapshot was revoked. The transaction cannot go on
@@ -226,6 +226,7 @@ impl PooledConnection {
         slow: &SlowLog,
         limit: Duration,
         body: impl FnOnce(&Tx<'_>) -> T,
+        failure: impl FnOnce(&T) -> Option<&Error>,
     ) -> Result<T> {
         let Reader { connection, deadline } = &self.reader;
         let attached = work::attach(&self.watch);
@@ -243,17 +244,20 @@ impl PooledConnection {
         let caller = self.watch.trace().caller();
         names::of(caller).into_iter().for_each(|named| named.record_read(wait(), took));
         slow.note(caller, took, wait, || tx.slowest());
-        if connection.interruption().is_revoked() {
+        let ended = if connection.interruption().is_revoked() {
             // The time limit counts from when the connection was taken, before a replay and a
             // moment without a core.
             let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
             let is_late = time > limit;
-            return Err(if is_late { late(limit, &tx.slowest()) } else { revoked(time) });
-        }
-        if connection.interruption().take_late() {
-            return Err(late(limit, &tx.slowest()));
-        }
-        settled.map(|()| result)
+            Err(if is_late { late(limit, &tx.slowest()) } else { revoked(time) })
+        } else if connection.interruption().take_late() {
+            Err(late(limit, &tx.slowest()))
+        } else {
+            settled.map(|()| result)
+        };
+        let outcome = || events::outcome(true, ended.as_ref().map_or_else(Some, failure));
+        events::call(caller, || [wait(), took, Duration::ZERO], None, outcome);
+        ended
     }
 
     pub(super) fn restore_after_revocation(&mut self) {

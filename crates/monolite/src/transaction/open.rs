@@ -57,7 +57,7 @@ use super::state::{Ending, InteractiveState, Place, Snapshot};
 use super::steps::{
     Action, Answer, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform,
 };
-use crate::activity::{CallKind, Caller, TransactionActivity};
+use crate::activity::{CallKind, Caller, TransactionActivity, events};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
@@ -200,7 +200,7 @@ impl OpenTransaction {
             engine.all.settle();
             is_full()
         } {
-            return Err(too_many_open(most));
+            return Err(events::refused(caller, too_many_open(most)));
         }
         let mut state = Box::new(InteractiveState::new());
         state.steps = Steps::counted_in(&engine.bytes);
@@ -317,6 +317,10 @@ impl OpenTransaction {
     /// Whether a statement was done stays unknown, so nothing may follow it.
     pub(crate) fn abandon(&self) {
         self.tell((&abandoned()).into());
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller
     }
 
     /// Why the transaction is over, if it is.
@@ -524,7 +528,8 @@ impl OpenTransaction {
             }
             Ok(perform(tx, request, most_bytes, &mut reader))
         };
-        match held.run(self.statement_limit(), perform)? {
+        let limit = self.statement_limit();
+        match held.run(limit, perform, |ran| ran.as_ref().ok()?.answer.as_ref().err())? {
             Ok(done) => {
                 self.leave(state, held, &done);
                 Ok((done, reader))
@@ -556,22 +561,26 @@ impl OpenTransaction {
             Left::Parked(parked) => Some(parked),
             Left::Gone(_) => None,
         };
+        let refused = |error| events::refused(self.caller.of(CallKind::Statement), error);
         let terms = self.engine.writes.terms().of(self.caller);
-        let held = self.engine.pool.take(terms, parked, start, limit)?;
+        let taken = self.engine.pool.take(terms, parked, start, limit);
+        let held = taken.map_err(refused)?;
         let connection = held.connection();
         let before = std::mem::replace(&mut state.snapshot, Snapshot::of(connection));
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
             let has_leading_reads = state.steps.have_leading_reads();
-            let replayed = held.run(self.statement_limit(), |tx| {
+            let replay = |tx: &Tx<'_>| {
                 let after_leading_reads = &mut || {
                     if has_leading_reads {
                         connection.end_leading_reads();
                     }
                 };
                 state.steps.replay_and_note(tx, Extent::All, validation, after_leading_reads)
-            })?;
+            };
+            let limit = self.statement_limit();
+            let replayed = held.run(limit, replay, |replayed| replayed.as_ref().err())?;
             let is_same = before.is_same_as(&state.snapshot);
             replayed.map_err(|error| {
                 self.note_conflict(&error, &state.steps);
@@ -596,6 +605,7 @@ impl OpenTransaction {
             recorder.transaction_conflicts.add(1);
             recorder.conflicts_told_early.add(1);
             names::of(self.caller).into_iter().for_each(|named| named.conflicts.add(1));
+            recorder.events().conflict(self.caller, error);
             note_conflict(&self.visit, error, steps);
         }
     }

@@ -476,8 +476,13 @@ impl HeldConnection<'_> {
     }
 
     /// As [`PooledConnection::run`].
-    pub(crate) fn run<T>(&self, limit: Duration, body: impl FnOnce(&Tx<'_>) -> T) -> Result<T> {
-        self.connection().run(&*self.pool.clock, &self.pool.slow, limit, body)
+    pub(crate) fn run<T>(
+        &self,
+        limit: Duration,
+        body: impl FnOnce(&Tx<'_>) -> T,
+        failure: impl FnOnce(&T) -> Option<&Error>,
+    ) -> Result<T> {
+        self.connection().run(&*self.pool.clock, &self.pool.slow, limit, body, failure)
     }
 
     /// Leaves the connection for a transaction that is one of `open`: with its snapshot, or, when

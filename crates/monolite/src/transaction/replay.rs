@@ -53,6 +53,7 @@ impl Replay {
             {
                 recorder.transaction_conflicts.add(1);
                 names::of(self.caller).into_iter().for_each(|named| named.conflicts.add(1));
+                recorder.events().conflict(self.caller, error);
                 note_conflict(&self.visit, error, &self.steps);
             }
         }

@@ -31,6 +31,7 @@ use monolite_sqlite::rusqlite::{self, Statement};
 use monolite_sqlite::{Budget, Connection, QUERY_INSTRUCTIONS, accept_untrusted, trim_memory};
 
 use super::{UntrustedLimits, UntrustedRows};
+use crate::activity::events::{self, Call};
 use crate::activity::{Caller, Statements};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{DatabaseId, Inside, Place};
@@ -48,6 +49,7 @@ use crate::tx::collation_panicked;
 /// A query and what it may take.
 pub(super) struct Query {
     pub(super) caller: Caller,
+    pub(super) call: Call,
     pub(super) sql: String,
     pub(super) parameters: Parameters,
     pub(super) limits: UntrustedLimits,
@@ -256,7 +258,7 @@ impl UntrustedRoom {
             };
             drop(state);
             is_late = false;
-            let outcome = self.answer(&mut seat, &entered);
+            let outcome = entered.query.call.in_span(|| self.answer(&mut seat, &entered));
             state = self.state();
             // Before its caller is answered, who may have the next query.
             let before = state.running.len();
@@ -283,15 +285,22 @@ impl UntrustedRoom {
         };
         let seat = match seated {
             Ok(seat) => seat,
-            Err(error) => return Outcome::Returned(Err(error)),
+            Err(error) => {
+                return Outcome::Returned(Err(events::refused(entered.query.caller, error)));
+            }
         };
         let run = || seat.reader.connection.on_stack(|| seat.run(self, entered));
         let ran = catch_unwind(AssertUnwindSafe(run));
-        match (seat.leave(entered), ran) {
+        let outcome = match (seat.leave(entered), ran) {
             (_, Err(payload)) => Outcome::Panicked(payload),
             (Err(error), _) => Outcome::Returned(Err(error)),
             (Ok(()), Ok(ran)) => Outcome::Returned(ran),
-        }
+        };
+        let Query { caller, limits, .. } = &entered.query;
+        let run = || limits.time.saturating_sub(entered.deadline.left());
+        let times = || [Duration::ZERO, run(), Duration::ZERO];
+        events::call(*caller, times, None, || outcome.word());
+        outcome
     }
 
     fn sit_down(&self) -> Result<Seat> {

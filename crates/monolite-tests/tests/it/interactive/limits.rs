@@ -56,6 +56,21 @@ fn no_more_bytes_are_remembered_of_all_transactions_together_than_may_be() {
     eventually("all is freed", || tx_of_two(&db, insert).is_ok());
 }
 
+#[test]
+fn one_statement_is_counted_before_it_runs_and_without_its_result() {
+    let interactive = InteractiveOptions::default().max_total_bytes(100_000);
+    let (_directory, db) = accounts(Options::new().interactive(interactive));
+    let insert = "INSERT INTO entry(text) VALUES (?1)";
+    let tx = db.transaction().unwrap();
+    let result = tx.query_row("SELECT zeroblob(1000000)", (), |row| row.get::<_, Vec<u8>>(0));
+    assert_eq!(result.wait().unwrap().len(), 1_000_000);
+    tx.execute(insert, ["x".repeat(90_000)]).wait().unwrap();
+    tx.commit().wait().unwrap();
+    let tx = db.transaction().unwrap();
+    let error = tx.execute(insert, ["x".repeat(100_001)]).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded, "alone, too");
+}
+
 /// Runs `insert` twice with 40,000 bytes and commits.
 fn tx_of_two(db: &Database, insert: &str) -> Result<(), Error> {
     let tx = db.transaction()?;
