@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod admin;
+mod browser;
+mod dashboard;
 mod pipeline;
 mod served;
