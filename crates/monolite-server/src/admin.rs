@@ -29,7 +29,7 @@ const MOST_DATABASES: usize = 40;
 const MOST_CALLS: usize = 20;
 
 /// What is under way in the open databases: all of it in some, and how much in the rest. So the
-/// answer stays below 1 MB with thousands of databases.
+/// answer has 0.2 MB with a thousand databases, and below 2 MB if the most runs in them.
 #[derive(Serialize)]
 struct Now {
     databases: Vec<Whole>,

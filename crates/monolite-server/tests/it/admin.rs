@@ -19,7 +19,7 @@ fn status_with(url: &str, name: &str, value: &str) -> u16 {
     agent().get(url).header(name, value).call().unwrap().status().as_u16()
 }
 
-fn create(served: &Served, name: &str) -> u16 {
+pub(crate) fn create(served: &Served, name: &str) -> u16 {
     let url = format!("{}/v1/namespaces/{name}/create", served.admin);
     agent().post(&url).send_json(json!({})).unwrap().status().as_u16()
 }
@@ -30,7 +30,7 @@ fn delete(served: &Served, name: &str) -> u16 {
 }
 
 /// Runs a statement on `database`; its result has the type "ok" or "error".
-fn run(served: &Served, database: &str, sql: &str) -> (u16, Value) {
+pub(crate) fn run(served: &Served, database: &str, sql: &str) -> (u16, Value) {
     let requests = json!([{ "type": "execute", "stmt": { "sql": sql } }]);
     let path = format!("/db/{database}/v2/pipeline");
     served.post(&path, &json!({ "requests": requests }))

@@ -15,11 +15,12 @@ pub(crate) struct Browser {
 impl Browser {
     /// One that shows `url`; `None`, and said so, where there is no Chromium or no driver of it.
     pub(crate) fn show(url: &str, test: &str) -> Option<Browser> {
-        let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn();
-        let (Ok(mut driver), true) = (driver, is_in_path("chromium")) else {
-            say_skipped(test, "no chromium or chromedriver; install chromium chromium-driver");
+        if !["chromium", "chromedriver"].into_iter().all(is_in_path) {
+            say_skipped(test, "install chromium and chromium-driver");
             return None;
-        };
+        }
+        let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn();
+        let mut driver = driver.unwrap();
         let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
         let port = lines.filter_map(|it| Some(it.split_once("on port ")?.1.trim().to_owned()));
         let port =

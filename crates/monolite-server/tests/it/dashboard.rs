@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::admin::{create, run};
 use crate::browser::Browser;
 use crate::served::Served;
 
@@ -95,6 +96,30 @@ fn the_page_says_when_the_server_is_gone_and_recovers() {
     served.stream().execute("CREATE TABLE t(x)").unwrap();
     browser.wait_for(&text_has("#state:not([role])", "1 database open"));
     browser.wait_for(&text_has(".writer", "No call has the writer"));
+}
+
+#[test]
+fn of_many_databases_the_busiest_are_first_and_a_filter_finds_the_rest() {
+    let served = Served::many();
+    let Some(browser) = Browser::show(&served.admin, "dashboard, filter") else { return };
+    for at in 0..24 {
+        let name = format!("db-{at:02}");
+        assert_eq!(create(&served, &name), 200);
+        assert_eq!(run(&served, &name, "CREATE TABLE t(x)").0, 200);
+    }
+    browser.wait_for(&text_has("#rest", "4 more, less busy"));
+    assert_eq!(browser.run("return document.querySelectorAll('article').length"), 20);
+    std::thread::scope(|threads| {
+        threads.spawn(|| run(&served, "db-17", SLOW));
+        browser.wait_for(&text_has("article:first-child", "db-17"));
+    });
+    browser.run(
+        "const filter = document.querySelector('input');
+         filter.value = 'B-23';
+         filter.dispatchEvent(new Event('input'))",
+    );
+    browser.wait_for("document.querySelectorAll('article').length === 1");
+    browser.wait_for(&text_has("article", "db-23"));
 }
 
 #[test]
