@@ -44,7 +44,8 @@ fn the_page_names_the_holder_of_the_writer_and_draws_figures() {
         assert!(held.contains("has the writer (write)") && held.contains("wait for it"), "{held}");
         // A line with four points, and writes among them.
         browser.wait_for(
-            "[...document.querySelectorAll('figure')].some(it => /Writes\\/s[^]*max [1-9]/.test(it.innerText) \
+            "[...document.querySelectorAll('figure')].some(it => \
+             /Writes\\/s[^]*max [1-9]/.test(it.innerText) \
              && it.querySelector('path').getAttribute('d').split('L').length > 3)",
         );
         browser.wait_for(&text_has("#slow", "WITH RECURSIVE"));
@@ -87,8 +88,9 @@ fn the_page_says_when_the_server_is_gone_and_recovers() {
     let Some(browser) = Browser::show(&served.admin, "dashboard, server gone") else { return };
     browser.wait_for(&text_has("main", "No database is open"));
     let network = |is_offline: bool| {
-        let none = json!({ "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
-        browser.command("Network.emulateNetworkConditions", &none);
+        let unlimited = json!({ "offline": is_offline, "latency": 0,
+            "downloadThroughput": -1, "uploadThroughput": -1 });
+        browser.command("Network.emulateNetworkConditions", &unlimited);
     };
     network(true);
     browser.wait_for(&text_has("#state[role=status]", "has not answered since"));
