@@ -18,6 +18,9 @@ use crate::hrana::ProtocolError;
 /// How long an unused database stays open.
 const IDLE: Duration = Duration::from_secs(300);
 
+/// The most bytes in use in a WAL: the engine's default.
+pub(crate) const WAL_LIMIT: u64 = 1 << 30;
+
 /// The name of the database where the server has one file.
 pub(crate) const ONLY: &str = "default";
 
@@ -82,7 +85,7 @@ impl Databases {
             if !is_created && !path.exists() {
                 return Err(None);
             }
-            Options::new().open(&path).map_err(Some)
+            Options::new().wal_limit_bytes(WAL_LIMIT).open(&path).map_err(Some)
         });
         match opened.await {
             Ok(Ok(database)) => Ok(database),
@@ -125,15 +128,15 @@ impl Databases {
         }
     }
 
-    /// The databases that are open now.
-    pub(crate) fn open_now(&self) -> Vec<(String, Database)> {
+    /// The databases that are open now, with their names and files.
+    pub(crate) fn open_now(&self) -> Vec<(String, PathBuf, Database)> {
         let places = lock(&self.places);
         let open = |(name, place): (&String, &Arc<Place>)| {
             let database = place.database.try_read().ok()?;
-            Some((name.clone(), database.as_ref()?.clone()))
+            Some((name.clone(), place.path.clone(), database.as_ref()?.clone()))
         };
         let mut all: Vec<_> = places.iter().filter_map(open).collect();
-        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         all
     }
 

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a test tells its seed")]
 
+mod admin;
 mod auth;
+mod browser;
+mod dashboard;
 mod hrana;
 mod pipeline;
 mod served;

@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 /// A server that is stopped when this is dropped.
 pub(crate) struct Served {
     pub(crate) url: String,
+    /// Where operators look.
+    pub(crate) admin: String,
     pub(crate) directory: TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -39,12 +41,13 @@ impl Served {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                say.send(listener.local_addr().unwrap()).unwrap();
-                server.serve(listener, None, async { drop(stopped.await) }).await;
+                let admin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                say.send([&listener, &admin].map(|it| it.local_addr().unwrap())).unwrap();
+                server.serve(listener, Some(admin), async { drop(stopped.await) }).await;
             });
         });
-        let url = format!("http://{}", said.recv().unwrap());
-        Served { url, directory, stop: Some(stop), thread: Some(thread) }
+        let [url, admin] = said.recv().unwrap().map(|address| format!("http://{address}"));
+        Served { url, admin, directory, stop: Some(stop), thread: Some(thread) }
     }
 
     /// What the server answers to a POST at `path`: the status and the body.

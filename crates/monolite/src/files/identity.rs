@@ -296,7 +296,8 @@ pub(crate) fn check_wal_belongs(path: &Path, wal: &Path) -> Result<()> {
     }
     let mut header = [0; 20];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    if read.is_err() || !header.starts_with(b"SQLite format 3\0") || header[18..] != ROLLBACK_MODE {
+    let is_database = read.is_ok() && header.starts_with(b"SQLite format 3\0");
+    if !is_database || header[18..] != ROLLBACK_MODE {
         return Ok(());
     }
     if !File::open(wal).and_then(WalReader::open).is_ok_and(|wal| wal.is_some()) {

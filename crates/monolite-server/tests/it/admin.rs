@@ -1,0 +1,152 @@
+//! The operators' address: figures, what runs, and which databases there are.
+
+use prometheus_parse::{Scrape, Value as Figure};
+use serde_json::{Value, json};
+use ureq::Agent;
+
+use crate::served::Served;
+
+fn agent() -> Agent {
+    Agent::config_builder().http_status_as_error(false).build().new_agent()
+}
+
+fn get(url: &str) -> Value {
+    agent().get(url).call().unwrap().body_mut().read_json().unwrap()
+}
+
+/// The status of a GET with one more header.
+fn status_with(url: &str, name: &str, value: &str) -> u16 {
+    agent().get(url).header(name, value).call().unwrap().status().as_u16()
+}
+
+pub(crate) fn create(served: &Served, name: &str) -> u16 {
+    let url = format!("{}/v1/namespaces/{name}/create", served.admin);
+    agent().post(&url).send_json(json!({})).unwrap().status().as_u16()
+}
+
+fn delete(served: &Served, name: &str) -> u16 {
+    let url = format!("{}/v1/namespaces/{name}", served.admin);
+    agent().delete(&url).call().unwrap().status().as_u16()
+}
+
+/// Runs a statement on `database`; its result has the type "ok" or "error".
+pub(crate) fn run(served: &Served, database: &str, sql: &str) -> (u16, Value) {
+    let requests = json!([{ "type": "execute", "stmt": { "sql": sql } }]);
+    let path = format!("/db/{database}/v2/pipeline");
+    served.post(&path, &json!({ "requests": requests }))
+}
+
+#[test]
+fn figures_of_the_server_and_its_databases_are_read_by_prometheus() {
+    let served = Served::one();
+    served.stream().execute("CREATE TABLE t(x)").unwrap();
+    let url = format!("{}/metrics", served.admin);
+    let mut answer = agent().get(&url).call().unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    assert_eq!(kind, "text/plain; version=0.0.4");
+    let text = answer.body_mut().read_to_string().unwrap();
+    let lines = text.lines().map(|line| Ok(line.to_owned()));
+    let samples = Scrape::parse(lines).unwrap().samples;
+    let find = |name: &str, label: &str, value: &str| {
+        let found =
+            samples.iter().find(|it| it.metric == name && it.labels.get(label) == Some(value));
+        found.unwrap_or_else(|| panic!("no {name} in {text}")).value.clone()
+    };
+    let transactions = find("monolite_transactions_total", "database", "default");
+    assert!(matches!(transactions, Figure::Counter(n) if n >= 1.0), "{transactions:?}");
+    let requests = find("monolite_server_requests_total", "endpoint", "/pipeline");
+    // Its type is that of OpenMetrics, which has no `_total` in it.
+    assert!(matches!(requests, Figure::Counter(1.0) | Figure::Untyped(1.0)), "{requests:?}");
+    let samples_of_text = text.lines().filter(|it| !it.starts_with('#') && !it.is_empty()).count();
+    assert!(samples_of_text >= samples.len() && samples.len() > 50);
+}
+
+#[test]
+fn what_is_under_way_is_shown_by_database() {
+    let served = Served::one();
+    assert_eq!(get(&format!("{}/now", served.admin)), json!({ "databases": [], "others": [] }));
+    let mut client = served.stream();
+    client.execute("CREATE TABLE t(x)").unwrap();
+    client.execute("BEGIN").unwrap();
+    client.execute("INSERT INTO t VALUES (1)").unwrap();
+    let now = get(&format!("{}/now", served.admin));
+    let one = &now["databases"][0];
+    assert_eq!((&one["database"], &one["open"]), (&json!("default"), &json!(1)));
+    assert_eq!(one["open_transactions"][0]["statements"], 1, "{one}");
+    assert!(one["file_bytes"].as_u64() > Some(0) && one["wal_limit_bytes"].as_u64() > Some(0));
+    assert!(one["stats"]["transactions"].as_u64() > Some(0), "{one}");
+    assert!(one["stats"]["commit_seconds"]["buckets"][0][0].is_number(), "{one}");
+    client.execute("ROLLBACK").unwrap();
+}
+
+#[test]
+fn of_many_databases_the_rest_is_only_counted() {
+    let served = Served::many();
+    for at in 0..45 {
+        let name = format!("db-{at:02}");
+        assert_eq!(create(&served, &name), 200);
+        let (status, answer) = run(&served, &name, "CREATE TABLE t(x)");
+        assert_eq!(status, 200, "{answer}");
+    }
+    run(&served, "db-07", "SELECT 1");
+    let now = get(&format!("{}/now", served.admin));
+    let lengths = |now: &Value| ["databases", "others"].map(|it| now[it].as_array().unwrap().len());
+    assert_eq!(lengths(&now), [40, 5]);
+    assert_eq!(now["databases"][0]["database"], "db-07", "the busiest is the first");
+    let rest = now["others"][4].clone();
+    assert!(rest["calls"].as_u64() > Some(0) && rest["stats"].is_null(), "{rest}");
+    let name = rest["database"].as_str().unwrap();
+    let now = get(&format!("{}/now?of={name},no-such", served.admin));
+    assert_eq!(now["databases"][0]["database"], name, "what is asked for is the first");
+    assert_eq!(lengths(&now), [40, 5]);
+}
+
+#[test]
+fn databases_are_created_listed_and_deleted() {
+    let served = Served::many();
+    let list = || get(&format!("{}/v1/namespaces", served.admin));
+    assert_eq!(list(), json!([]));
+    assert_eq!([create(&served, "shop"), create(&served, "shop")], [200, 409]);
+    for name in ["UP", "..%2fx", "a.b", "%00"] {
+        assert!(create(&served, name) >= 400, "{name}");
+    }
+    assert_eq!(list(), json!(["shop"]));
+    assert_eq!(run(&served, "shop", "CREATE TABLE t(x)").0, 200);
+    assert_eq!([delete(&served, "shop"), delete(&served, "shop")], [200, 404]);
+    assert_eq!(list(), json!([]));
+    assert_eq!(run(&served, "shop", "SELECT 1").0, 404);
+    assert_eq!(served.directory.path().read_dir().unwrap().count(), 0, "no file is left");
+}
+
+#[test]
+fn pages_of_other_sites_are_refused() {
+    let served = Served::many();
+    let port = served.admin.rsplit_once(':').unwrap().1;
+    for path in ["/", "/now", "/metrics", "/v1/namespaces"] {
+        let url = format!("{}{path}", served.admin);
+        assert_eq!(status_with(&url, "host", &format!("localhost:{port}")), 200, "{path}");
+        assert_eq!(status_with(&url, "origin", &served.admin), 200, "{path}");
+        let other_port = served.url.clone();
+        for origin in ["http://evil.example", "null", "http://localhost", &other_port] {
+            assert_eq!(status_with(&url, "origin", origin), 403, "{path} from {origin}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80"] {
+            assert_eq!(status_with(&url, "host", host), 403, "{path} as {host}");
+        }
+    }
+    let url = format!("{}/v1/namespaces/shop/create", served.admin);
+    let created = agent().post(&url).header("origin", "http://evil.example").send_json(json!({}));
+    assert_eq!(created.unwrap().status(), 403);
+    assert_eq!(get(&format!("{}/v1/namespaces", served.admin)), json!([]));
+}
+
+#[test]
+fn the_page_may_run_its_own_script_alone() {
+    let served = Served::one();
+    let answer = agent().get(&served.admin).call().unwrap();
+    let policy = answer.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for part in ["default-src 'none'", "connect-src 'self'", "require-trusted-types-for 'script'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+}
