@@ -304,9 +304,9 @@ pub(crate) fn check_wal_belongs(path: &Path, wal: &Path) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} is the WAL of another file: {} was put beside it, as when a backup is restored, and \
-         would be mixed with its commits; move the WAL away to open the file as it is, or put back the \
-         database that the WAL belongs to",
+        "{} is the WAL of another file: {} was put beside it, as when a backup is restored, \
+         and would be mixed with its commits; move the WAL away to open the file as it is, or put \
+         back the database that the WAL belongs to",
         wal.display(),
         path.display()
     );
