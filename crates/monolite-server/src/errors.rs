@@ -55,7 +55,7 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
 }
 
 /// What a closure of the server's has failed with, which the engine passes on as it is.
-fn own_error(error: &monolite::Error) -> Option<ProtocolError> {
+pub(crate) fn own_error(error: &monolite::Error) -> Option<ProtocolError> {
     use monolite_sqlite::rusqlite::Error::UserFunctionError;
     match error.sqlite()? {
         UserFunctionError(cause) => cause.downcast_ref::<Own>().map(|own| own.0.clone()),

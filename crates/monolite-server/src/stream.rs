@@ -29,7 +29,7 @@ use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction};
 
 use crate::auth::{Principal, Right};
 use crate::control::Control;
-use crate::errors::{Own, protocol_error, read_only, sqlite_error};
+use crate::errors::{Own, own_error, protocol_error, read_only, sqlite_error};
 use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
     StreamResponse, Value,
@@ -322,8 +322,11 @@ impl Stream {
             self.may_write()?;
         }
         let what = Arc::clone(what);
-        let write = self.db().write(move |tx| run(tx, &what));
-        write.await.map_err(|error| protocol_error(&error))
+        let write = self.db().write(move |tx| match run(tx, &what) {
+            Ok(result) => Ok(Ok(result)),
+            Err(error) => told(error).map(Err),
+        });
+        write.await.unwrap_or_else(|error| Err(protocol_error(&error)))
     }
 
     fn may_write(&self) -> Result<(), ProtocolError> {
@@ -565,7 +568,11 @@ fn nothing(encoding: Encoding, began: Instant) -> StmtResult {
     }
 }
 
-/// Whether the writer has undone nothing of the statements before one that failed with `error`.
-fn leaves_transaction(error: &monolite::Error) -> bool {
-    matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid | ErrorKind::NoRows)
+/// What a client is told of a statement that failed with `error` in a closure, if the closure goes
+/// on as SQLite would: what the statement left is kept, as by `INSERT OR FAIL`.
+fn told(error: monolite::Error) -> monolite::Result<ProtocolError> {
+    // An answer that could not be given is no failure of the statement, which has done all it does.
+    let is_of_statement = own_error(&error).is_none()
+        && matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid | ErrorKind::NoRows);
+    if is_of_statement { Ok(protocol_error(&error)) } else { Err(error) }
 }

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use monolite::{Error, ErrorKind, ReadTx};
 
-use super::{Answer, Prepared, Reading, Stored, Stream, leaves_transaction, nothing, prepare, run};
+use super::{Answer, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
@@ -249,6 +249,7 @@ struct Piece {
 
 /// What a run of a piece leaves, also when it changes nothing.
 struct Left {
+    /// Up to the step at which the closure gave up, if it did.
     outcomes: Vec<Outcome>,
     is_rolled_back: bool,
 }
@@ -263,7 +264,17 @@ impl Piece {
         let mut succeeded = self.known.clone();
         for step in &self.steps[self.at..self.end] {
             let is_due = step.is_due(&succeeded, !running.is_open);
-            let outcome = if is_due { running.step(step)? } else { Outcome::Skipped };
+            let outcome = match is_due.then(|| running.step(step)).transpose() {
+                Ok(outcome) => outcome.unwrap_or(Outcome::Skipped),
+                Err(error) => {
+                    self.leave(outcomes, false);
+                    return Err(error);
+                }
+            };
+            if !running.is_open && tx.has_deferred_violation() {
+                // In autocommit the step would have failed; a later one may hide that.
+                return Err(Error::aborted("a step violates a deferred foreign key"));
+            }
             succeeded.push(outcome.is_done());
             outcomes.push(outcome);
         }
@@ -271,9 +282,15 @@ impl Piece {
             return Err(Error::aborted("the batch leaves its transaction open"));
         }
         let is_rolled_back = running.is_rolled_back;
+        self.leave(outcomes, is_rolled_back);
+        if is_rolled_back { Err(Error::aborted("the batch rolls back")) } else { Ok(()) }
+    }
+}
+
+impl Piece {
+    fn leave(&self, outcomes: Vec<Outcome>, is_rolled_back: bool) {
         let left = Left { outcomes, is_rolled_back };
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
-        if is_rolled_back { Err(Error::aborted("the batch rolls back")) } else { Ok(()) }
     }
 }
 
@@ -294,10 +311,7 @@ impl Running<'_, '_> {
         let done = match &what.control {
             None => match run(self.tx, what) {
                 Ok(result) => return Ok(Outcome::Done(result)),
-                Err(error) if leaves_transaction(&error) => {
-                    return Ok(Outcome::Failed(protocol_error(&error)));
-                }
-                Err(error) => return Err(error),
+                Err(error) => return told(error).map(Outcome::Failed),
             },
             Some(Control::Begin { .. }) => {
                 self.is_open = true;

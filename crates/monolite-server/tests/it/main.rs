@@ -8,6 +8,7 @@ mod auth;
 mod browser;
 mod dashboard;
 mod hrana;
+mod model;
 mod pipeline;
 mod served;
 mod tls;

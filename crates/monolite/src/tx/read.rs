@@ -254,6 +254,30 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.migrations().applied()?)
     }
 
+    /// Whether the transaction, as it is now, violates a foreign key that is checked at its end:
+    /// to commit it now would fail. Of a read: `false`.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// let schema = "CREATE TABLE p(id INTEGER PRIMARY KEY);
+    ///     CREATE TABLE c(p REFERENCES p DEFERRABLE INITIALLY DEFERRED)";
+    /// db.write(move |tx| {
+    ///     tx.execute_batch(schema)?;
+    ///     tx.execute("INSERT INTO c VALUES (1)", ())?;
+    ///     assert!(tx.has_deferred_violation());
+    ///     tx.execute("INSERT INTO p VALUES (1)", ())?;
+    ///     assert!(!tx.has_deferred_violation());
+    ///     Ok(())
+    /// })
+    /// .wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn has_deferred_violation(&self) -> bool {
+        self.connection.foreign_keys().have_deferred_violation()
+    }
+
     /// Foreign keys that lead to no table, see [`monolite_sqlite::ForeignKeys::dangling`].
     ///
     /// # Errors
