@@ -409,29 +409,3 @@ fn rows_are_deleted_and_backups_made_on_a_full_disk() {
         assert_eq!(rows, 501);
     }
 }
-
-/// As when a process was killed, and its database restored from a backup.
-#[test]
-fn a_backup_beside_the_wal_of_a_crash_is_refused_and_opens_without_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    let (database, backup) = (path("a.db"), path("backup.db"));
-    let db = Database::open(&database).unwrap();
-    let write = |sql: &'static str| db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
-    write("CREATE TABLE t(x); INSERT INTO t VALUES (1)");
-    db.backup(&backup).wait().unwrap();
-    write("INSERT INTO t VALUES (2)");
-    let wal = fs::read(path("a.db-wal")).unwrap();
-    db.close().unwrap();
-    fs::copy(&backup, &database).unwrap();
-    fs::write(path("a.db-wal"), &wal).unwrap();
-    let refused = Database::open(&database).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
-    assert!(refused.message().contains("the WAL of another file"), "{refused}");
-    assert_eq!(fs::read(path("a.db-wal")).unwrap(), wal, "it may be needed");
-    fs::rename(path("a.db-wal"), path("away")).unwrap();
-    let db = Database::open(&database).unwrap();
-    let sum = db.read(|tx| tx.query_row("SELECT sum(x) FROM t", (), |row| row.get::<_, i64>(0)));
-    assert_eq!(sum.wait().unwrap(), 1);
-    db.close().unwrap();
-}

@@ -12,7 +12,6 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use monolite_sqlite::lock_holder;
-use monolite_sqlite::wal::WalReader;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statfs, statx};
 
 use crate::error::{Error, ErrorKind, Result, remedy_of};
@@ -275,42 +274,6 @@ pub(crate) fn check_wal(path: &Path, wal: &Path) -> Result<()> {
         length(file)
     );
     Err(Error::new(ErrorKind::Storage, message))
-}
-
-/// Sees to it that no WAL is replayed over a file that it does not belong to, as when a backup is
-/// put in the place of a database that a crash has left its WAL beside: SQLite would not notice.
-///
-/// Such a file says that it was last in rollback mode, as our backups and restores do. A WAL beside
-/// one is always another's: SQLite writes "WAL mode" into the header through the rollback journal,
-/// synced, before the first frame, and deletes the WAL before it writes "rollback mode" back. The
-/// WAL is looked at first, because another process may be between the two.
-///
-/// The file must not be open in this process: its locks would be lost.
-///
-/// # Errors
-/// `Invalid` when there is such a WAL.
-pub(crate) fn check_wal_belongs(path: &Path, wal: &Path) -> Result<()> {
-    const ROLLBACK_MODE: [u8; 2] = [1, 1];
-    if fs::metadata(wal).map_or(0, |meta| meta.len()) <= WAL_WITHOUT_FRAMES {
-        return Ok(());
-    }
-    let mut header = [0; 20];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    let is_database = read.is_ok() && header.starts_with(b"SQLite format 3\0");
-    if !is_database || header[18..] != ROLLBACK_MODE {
-        return Ok(());
-    }
-    if !File::open(wal).and_then(WalReader::open).is_ok_and(|wal| wal.is_some()) {
-        return Ok(());
-    }
-    let message = format!(
-        "{} is the WAL of another file: {} was put beside it, as when a backup is restored, \
-         and would be mixed with its commits; move the WAL away to open the file as it is, or put \
-         back the database that the WAL belongs to",
-        wal.display(),
-        path.display()
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// Whether there is a rollback journal of a database that had pages. One of a database that was

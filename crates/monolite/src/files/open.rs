@@ -43,9 +43,7 @@ use crate::archive::{Archiving, Found};
 use crate::clock::{self, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
-use crate::files::identity::{
-    canonical, check_file_system, check_wal, check_wal_belongs, io_error,
-};
+use crate::files::identity::{canonical, check_file_system, check_wal, io_error};
 use crate::files::registry::Registration;
 use crate::files::wal::{WalFile, sync_directory, wal_path};
 use crate::names::with_ending;
@@ -159,7 +157,6 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let mut registration = Registration::new(&path)?;
-    check_wal_belongs(&path, &wal_path(&path))?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let lower = if is_exclusive { Lower::UnixExcl } else { Lower::Unix };
     let wal = Arc::new(wal_control(options, &path, temporary.is_none()));
@@ -271,7 +268,6 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let _registration = Registration::new(&path)?;
-    check_wal_belongs(&path, &wal_path(&path))?;
     // Every page changes: what is archived begins anew.
     let options = &Options { archive: None, ..options.clone() };
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
