@@ -8,6 +8,7 @@
 //! 2. Open the writer, waiting for another process to let go of the file if that was asked for.
 //!    With `Sharing::Exclusive` the `-shm` file is locked as soon as the database is, and before
 //!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
+//!    One beside a file that has none, as a backup, is refused before.
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
 //! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
