@@ -44,7 +44,7 @@ use crate::archive::{Archiving, Found};
 use crate::clock::{self, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
-use crate::files::identity::{canonical, check_file_system, check_wal, io_error};
+use crate::files::identity::{canonical, check_existence, check_file_system, check_wal, io_error};
 use crate::files::registry::Registration;
 use crate::files::wal::{WalFile, sync_directory, wal_path};
 use crate::names::with_ending;
@@ -157,6 +157,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     check_file_system(&path)?;
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
+    if options.must_exist && temporary.is_none() {
+        check_existence(&path)?;
+    }
     let mut registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let lower = if is_exclusive { Lower::UnixExcl } else { Lower::Unix };

@@ -75,6 +75,20 @@ fn a_database_in_memory_is_not_synced_and_gone_at_its_end() {
 }
 
 #[test]
+fn what_must_exist_is_not_created() {
+    let (_directory, path) = place();
+    let must = options().must_exist();
+    let refused = |path: &Path| open(&must, path, Duration::ZERO).map(drop).unwrap_err();
+    assert_eq!(refused(&path).kind(), ErrorKind::Storage);
+    assert!(!path.exists());
+    fs::write(&path, "").unwrap();
+    assert!(refused(&path).to_string().contains("is empty"));
+    drop(opened(&path));
+    open(&must, &path, Duration::ZERO).map(drop).unwrap();
+    open(&must, Path::new(":memory:"), Duration::ZERO).map(drop).unwrap();
+}
+
+#[test]
 fn readers_do_not_write() {
     let (_directory, path) = place();
     let database = opened(&path);
