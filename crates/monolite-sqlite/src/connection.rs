@@ -61,6 +61,7 @@ use crate::authorizer::Authorizer;
 use crate::codes::{check, refuse};
 use crate::counts::Counts;
 use crate::flag::Flag;
+use crate::format;
 use crate::interruption::Interruption;
 use crate::pcache::{MainCache, is_over_budget};
 use crate::revoke::Revoker;
@@ -208,7 +209,8 @@ impl Connection {
     ) -> Result<Connection> {
         let is_wal_new = !opening::has_wal(path);
         let mut inner = opening::open(path, Role::Writer, settings)?;
-        match opening::set_up(&mut inner, Role::Writer, settings) {
+        let fits = format::check_wal(&inner, path);
+        match fits.and_then(|()| opening::set_up(&mut inner, Role::Writer, settings)) {
             Ok(hooks) => {
                 let mut connection = Connection::new(inner, hooks, Role::Writer, settings)?;
                 connection.is_wal_new = is_wal_new;

@@ -7,11 +7,15 @@
 //! the schema (1 to 4). SQLite opens a file with a larger one for reading, takes it for no
 //! database, or says "unsupported file format", and in no case which number it was.
 
+use std::fs;
+use std::path::Path;
+
 use rusqlite::{ErrorCode, MAIN_DB, Result, ffi};
 
 use crate::codes::failure;
 use crate::header::{HEADER_BYTES, MAGIC};
 use crate::vfs::read_database_at;
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 
 /// What byte 18 and byte 19 are at most.
 const NEWEST_FILE: u8 = 2;
@@ -20,6 +24,12 @@ const NEWEST_FILE: u8 = 2;
 const NEWEST_SCHEMA: u32 = 4;
 
 const SCHEMA_AT: usize = 44;
+
+/// What byte 18 and byte 19 are in a file that has no WAL.
+const ROLLBACK_JOURNAL: [u8; 2] = [1, 1];
+
+/// The smallest page of a database.
+const LEAST_PAGE_BYTES: u64 = 512;
 
 /// Looks whether the file of a writer or inspector that was `set` up is in a newer format: where
 /// SQLite has refused it, and where it would only read it.
@@ -47,6 +57,43 @@ pub(crate) fn check(connection: &rusqlite::Connection, set: Result<()>) -> Resul
         return Err(failure(ffi::SQLITE_ERROR, newer));
     }
     set
+}
+
+/// Sees whether a WAL with frames can be that of the file at `path`, which `connection` has opened
+/// and not read: SQLite's first look would replay it.
+///
+/// A file whose header says "rollback journal", as every copy of `copy` does, has no
+/// WAL. To enter WAL mode, SQLite writes the header through the rollback journal, and puts no frame
+/// in a WAL before that is committed. To leave it, it copies all frames into the file and deletes
+/// the WAL before it writes the header (`OP_JournalMode`, `sqlite3BtreeSetVersion`). A crash within
+/// leaves a hot journal for the header, and no frame that the file lacks. So frames beside such a
+/// file are another database's, or copied already, with or without a journal.
+///
+/// # Errors
+/// `SQLITE_CANTOPEN` when it is not.
+pub(crate) fn check_wal(connection: &rusqlite::Connection, path: &Path) -> Result<()> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let wal = Path::new(&wal);
+    let least = WAL_HEADER_BYTES + FRAME_HEADER_BYTES + LEAST_PAGE_BYTES;
+    let has_frames = || fs::metadata(wal).is_ok_and(|meta| meta.len() >= least);
+    let mut header = [0; HEADER_BYTES];
+    let is_foreign = has_frames()
+        && read_database_at(connection, &mut header, 0).is_ok()
+        && header.starts_with(MAGIC)
+        && header[18..20] == ROLLBACK_JOURNAL
+        // Another process may just have left WAL mode.
+        && has_frames();
+    if !is_foreign {
+        return Ok(());
+    }
+    let (path, wal) = (path.display(), wal.display());
+    let text = format!(
+        "the WAL {wal} is of another database than {path}, which has none, as a backup: to use \
+         {path}, delete or move {wal}; if the WAL has what you need, put the database it belongs to \
+         back in place"
+    );
+    Err(failure(ffi::SQLITE_CANTOPEN, text))
 }
 
 /// Says what is newer in a database header than this SQLite knows, if anything is.

@@ -360,6 +360,7 @@ impl Engine {
             reads_on_kept_snapshot: kept,
             open_transactions: self.parts.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.parts.queue.len() as u64,
+            writer_busy_seconds: self.parts.lookout.writer_busy().as_secs_f64(),
             unsynced_transactions: self.answers.unsynced(),
             archive: self.archiving.as_ref().map(|archiving| archiving.stats()),
             wal_bytes: self.parts.checkpoints.wal_bytes(),

@@ -66,6 +66,12 @@ impl Lookout {
         running
     }
 
+    /// How long the call that has the writer has had it; nothing if none does.
+    pub(crate) fn writer_busy(&self) -> Duration {
+        let call = self.in_flight.activity(self.clock.now());
+        call.map_or(Duration::ZERO, |call| call.time)
+    }
+
     /// Reports the calls that have the writer, or keep the WAL, for longer than they may without a
     /// word; each once.
     pub(crate) fn report(&self) {

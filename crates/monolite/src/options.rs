@@ -101,6 +101,7 @@ pub(crate) enum Turns {
 pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) sharing: Sharing,
+    pub(crate) must_exist: bool,
     pub(crate) readers: usize,
     pub(crate) reader_cache_bytes: u64,
     pub(crate) writer_cache_bytes: u64,
@@ -165,6 +166,7 @@ impl Default for Options {
         Options {
             durability: Durability::Synced,
             sharing: Sharing::Exclusive,
+            must_exist: false,
             readers: cores.clamp(4, 64),
             reader_cache_bytes: 16 << 20,
             writer_cache_bytes: 256 << 20,
@@ -209,6 +211,15 @@ impl Options {
     #[must_use]
     pub fn sharing(mut self, sharing: Sharing) -> Options {
         self.sharing = sharing;
+        self
+    }
+
+    /// Opens only a database that is there: a missing or empty file is `Storage`. By default it is
+    /// created, so a lost file or a wrong name is an empty database, without an error. `":memory:"`
+    /// is always new.
+    #[must_use]
+    pub fn must_exist(mut self) -> Options {
+        self.must_exist = true;
         self
     }
 

@@ -232,8 +232,8 @@ impl Stopped {
             _ => "after that, open the database again",
         };
         let message = format!(
-            "nothing more is acknowledged since {}; reads go on until the database is closed; \
-             {next}",
+            "nothing more is acknowledged since {}; reads go on until the database is closed \
+             (of a deleted file over open connections alone); {next}",
             self.reason
         );
         Error::new(self.kind, message)

@@ -166,6 +166,8 @@ statistics! {
     "Load" {
         /// Writes waiting for the writer now. Near `queue_capacity`: it cannot keep up.
         queue_depth: u64 = Elsewhere,
+        /// How long the call that has the writer has had it now, 0 if none does.
+        writer_busy_seconds: f64 = Elsewhere,
         /// Committed writes waiting for the disk now, or with `Durability::Archived` for the
         /// archive.
         unsynced_transactions: u64 = Elsewhere,

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use booking::{Tenants, book, booked, migrations};
 
-const USAGE: &str = "usage: booking DISK … -- book TENANT ROOM DAY GUEST | list TENANT DAY | \
-                     migrate | move TENANT DISK";
+const USAGE: &str = "usage: booking DISK … -- create TENANT | book TENANT ROOM DAY GUEST | \
+                     list TENANT DAY | migrate | move TENANT DISK";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +20,7 @@ fn main() -> Result<()> {
     let tenants = Tenants::new(disks.iter().map(Into::into).collect(), migrations()?);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     match command[..] {
+        ["create", tenant] => tenants.create(tenant)?,
         ["book", tenant, room, day, guest] => {
             let id = tenants.with(tenant, |db| Ok(book(db, room, day, guest)?))?;
             println!("booking {id}");

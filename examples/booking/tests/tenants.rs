@@ -27,6 +27,7 @@ fn no_booking_is_lost_while_tenants_are_opened_closed_and_moved() {
     let (_directory, disks) = disks();
     let tenants = Tenants::new(disks.clone(), migrations().unwrap());
     let names: Vec<_> = (0..6).map(|number| format!("tenant-{number}")).collect();
+    names.iter().for_each(|name| tenants.create(name).unwrap());
     let is_over = AtomicBool::new(false);
     let done = thread::scope(|scope| {
         let (tenants, names, is_over) = (&tenants, &names, &is_over);
@@ -73,6 +74,7 @@ fn a_migration_that_fails_for_one_tenant_is_told_and_done_for_the_others() {
     let (_directory, disks) = disks();
     let tenants = Tenants::new(disks.clone(), migrations().unwrap());
     for name in ["one", "two", "three"] {
+        tenants.create(name).unwrap();
         tenants.with(name, |db| Ok(book(db, "1", "2026-12-01", name)?)).unwrap();
     }
     tenants.with("two", |db| Ok(book(db, "2", "2026-12-01", "")?)).unwrap();
@@ -100,11 +102,27 @@ fn names_that_are_no_files_and_interrupted_moves_are_refused() {
         let refused = tenants.with(name, |_| Ok(())).unwrap_err();
         assert!(refused.to_string().contains("is no tenant"), "{refused}");
     }
-    tenants.with("one", |_| Ok(())).unwrap();
+    tenants.create("one").unwrap();
+    assert!(tenants.create("one").unwrap_err().to_string().contains("exists already"));
     tenants.close_idle(0).unwrap();
     fs::copy(disks[0].join("one.db"), disks[1].join("one.db")).unwrap();
     let refused = tenants.with("one", |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("was interrupted"), "{refused}");
     let refused = tenants.relocate("one", std::path::Path::new("/elsewhere")).unwrap_err();
     assert!(refused.to_string().contains("is no disk"), "{refused}");
+}
+
+#[test]
+fn a_mistyped_or_lost_tenant_is_an_error_and_no_empty_database() {
+    let (_directory, disks) = disks();
+    let tenants = Tenants::new(disks.clone(), migrations().unwrap());
+    tenants.create("one").unwrap();
+    tenants.close_idle(0).unwrap();
+    fs::remove_file(disks[0].join("one.db")).unwrap();
+    for lost in ["one", "onne"] {
+        let refused = tenants.with(lost, |_| Ok(())).unwrap_err();
+        assert!(refused.to_string().contains("there is no"), "{refused}");
+        assert!(tenants.relocate(lost, &disks[1]).is_err());
+    }
+    assert!(disks.iter().all(|disk| fs::read_dir(disk).unwrap().next().is_none()));
 }

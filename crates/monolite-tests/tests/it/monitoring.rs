@@ -34,8 +34,9 @@ const READINGS: usize = 120;
 const WINDOW: usize = 10;
 
 /// In which readings each cause is there.
-const CAUSES: [(&str, Range<usize>); 9] = [
+const CAUSES: [(&str, Range<usize>); 10] = [
     ("ClosureStuck", 15..16),
+    ("WriterHeld", 17..20),
     ("WalFull", 20..35),
     ("ReadsRevoked", 30..31),
     ("SyncsSlow", 45..55),
@@ -156,6 +157,7 @@ fn with_causes(mut stats: Stats, reading: usize) -> Stats {
     let is = |alarm| is_caused(alarm, reading);
     let times = |alarm| (0..=reading).filter(|reading| is_caused(alarm, *reading)).count() as u64;
     stats.refused_behind_stuck = times("ClosureStuck");
+    stats.writer_busy_seconds = if is("WriterHeld") { 1.5 } else { 1.0 };
     stats.wal_stalls = times("WalFull");
     stats.revoked_readers = times("ReadsRevoked");
     stats.queue_depth = if is("QueueLong") { 16_384 } else { 8_000 };

@@ -22,7 +22,8 @@ impl Options {
     /// of [`Options`]), and `~` is a directory of that name (the home directory is
     /// [`std::env::home_dir`]).
     ///
-    /// A database that is being closed in this process is waited for, up to 5 seconds.
+    /// The last step of a close in this process is waited for, up to 5 seconds. While a closure or
+    /// another call still uses the old handle, as after a `Timeout` of `close`, the path is open.
     ///
     /// # Errors
     /// `Invalid` for an option out of its range, a path that is open in this process already, and a

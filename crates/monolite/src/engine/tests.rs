@@ -136,3 +136,16 @@ fn work_that_gets_no_thread_is_refused_and_later_work_is_done() {
     read().unwrap();
     db.close().unwrap();
 }
+
+#[test]
+fn the_time_of_the_call_that_has_the_writer_is_seen_meanwhile_and_gone_behind_it() {
+    let db = Database::open(":memory:").unwrap();
+    let seen = db.clone();
+    let held = db.write(move |_| {
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(seen.stats().writer_busy_seconds)
+    });
+    assert!(held.wait().unwrap() >= 0.02);
+    assert_eq!(db.stats().writer_busy_seconds, 0.0);
+    db.close().unwrap();
+}

@@ -276,6 +276,25 @@ pub(crate) fn check_wal(path: &Path, wal: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::Storage, message))
 }
 
+/// Sees whether a database is at `path`.
+///
+/// # Errors
+/// `Storage` when the file is missing or empty; those of looking.
+pub(crate) fn check_existence(path: &Path) -> Result<()> {
+    let why = match fs::metadata(path) {
+        Ok(meta) if meta.len() > EMPTY => return Ok(()),
+        Ok(_) => "is empty",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist",
+        Err(error) => return Err(io_error(path, &error)),
+    };
+    let message = format!(
+        "{} {why}, and Options::must_exist opens only a database that is there: see its name, \
+         restore a backup, or create it without that option",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Storage, message))
+}
+
 /// Whether there is a rollback journal of a database that had pages. One of a database that was
 /// being made has none to give back. Format: <https://sqlite.org/fileformat2.html#rollbackjournal>.
 fn is_of_pages(journal: &Path) -> bool {

@@ -8,6 +8,7 @@
 //! 2. Open the writer, waiting for another process to let go of the file if that was asked for.
 //!    With `Sharing::Exclusive` the `-shm` file is locked as soon as the database is, and before
 //!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
+//!    One beside a file that has none, as a backup, is refused before.
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
 //! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
@@ -43,7 +44,7 @@ use crate::archive::{Archiving, Found};
 use crate::clock::{self, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
-use crate::files::identity::{canonical, check_file_system, check_wal, io_error};
+use crate::files::identity::{canonical, check_existence, check_file_system, check_wal, io_error};
 use crate::files::registry::Registration;
 use crate::files::wal::{WalFile, sync_directory, wal_path};
 use crate::names::with_ending;
@@ -156,6 +157,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     check_file_system(&path)?;
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
+    if options.must_exist && temporary.is_none() {
+        check_existence(&path)?;
+    }
     let mut registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let lower = if is_exclusive { Lower::UnixExcl } else { Lower::Unix };

@@ -82,6 +82,12 @@ impl Shown for u64 {
     }
 }
 
+impl Shown for f64 {
+    fn figures(&self, row: Row) -> Vec<Figure> {
+        row.figure(Value::Gauge(Some(*self)))
+    }
+}
+
 impl Shown for bool {
     fn figures(&self, row: Row) -> Vec<Figure> {
         row.figure(Value::Gauge(Some(f64::from(*self))))

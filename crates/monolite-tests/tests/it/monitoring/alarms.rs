@@ -7,6 +7,7 @@ pub(super) fn alarms(before: &Stats, now: &Stats) -> Vec<&'static str> {
     let syncs = now.sync_seconds.since(&before.sync_seconds);
     let mut all = vec![
         ("ClosureStuck", now.refused_behind_stuck > before.refused_behind_stuck),
+        ("WriterHeld", now.writer_busy_seconds > 1.0),
         ("WalFull", now.wal_stalls > before.wal_stalls),
         ("ReadsRevoked", now.revoked_readers > before.revoked_readers),
         ("SyncsSlow", syncs.quantile(0.99) > 0.1),

@@ -8,6 +8,7 @@ use monolite_sqlite::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use tempfile::TempDir;
 
 use super::{Opened, RecoveredWal, open};
+use crate::Database;
 use crate::error::ErrorKind;
 use crate::files::wal::wal_path;
 use crate::options::{Durability, Options, Sharing};
@@ -74,6 +75,20 @@ fn a_database_in_memory_is_not_synced_and_gone_at_its_end() {
 }
 
 #[test]
+fn what_must_exist_is_not_created() {
+    let (_directory, path) = place();
+    let must = options().must_exist();
+    let refused = |path: &Path| open(&must, path, Duration::ZERO).map(drop).unwrap_err();
+    assert_eq!(refused(&path).kind(), ErrorKind::Storage);
+    assert!(!path.exists());
+    fs::write(&path, "").unwrap();
+    assert!(refused(&path).to_string().contains("is empty"));
+    drop(opened(&path));
+    open(&must, &path, Duration::ZERO).map(drop).unwrap();
+    open(&must, Path::new(":memory:"), Duration::ZERO).map(drop).unwrap();
+}
+
+#[test]
 fn readers_do_not_write() {
     let (_directory, path) = place();
     let database = opened(&path);
@@ -130,4 +145,29 @@ fn interactive_transactions_have_overlays_where_nobody_else_writes() {
         assert_eq!(database.is_exclusive, has_overlays);
         drop((database.pool.reader)().unwrap());
     }
+}
+
+#[test]
+fn a_backup_beside_the_wal_of_a_crash_is_refused_and_both_stay() {
+    let (directory, path) = crashed();
+    let backup = directory.path().join("backup");
+    let db = Database::open(directory.path().join("other")).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    db.backup(&backup).wait().unwrap();
+    db.close().unwrap();
+    fs::copy(&backup, &path).unwrap();
+    let files = || [path.clone(), wal_path(&path)].map(|file| fs::read(file).unwrap());
+    let before = files();
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let refused = open(&options().sharing(sharing), &path, Duration::ZERO).map(drop);
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage);
+        let text = error.to_string();
+        assert!(text.contains(&format!("delete or move {}-wal", path.display())), "{text}");
+    }
+    let error = Options::new().check_file(&path).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(files() == before, "a file was changed");
+    fs::remove_file(wal_path(&path)).unwrap();
+    assert_eq!(count(&opened(&path)), 0);
 }
