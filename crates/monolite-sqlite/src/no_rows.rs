@@ -95,3 +95,27 @@ unsafe extern "C" fn update(
 ) -> c_int {
     ffi::SQLITE_READONLY
 }
+
+#[test]
+fn a_change_of_no_rows_sets_the_figure_and_has_no_statement_prepared_again() {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    add_to(&connection).unwrap();
+    connection.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1), (2)").unwrap();
+    let mut kept = connection.prepare("SELECT count(*) FROM t").unwrap();
+    let mut count = || {
+        let rows = kept.query_row([], |row| row.get::<_, i64>(0)).unwrap();
+        (rows, kept.get_status(rusqlite::StatementStatus::RePrepare))
+    };
+    assert_eq!((count(), connection.changes()), ((2, 0), 2));
+    connection.execute(CHANGE, []).unwrap();
+    assert_eq!((count(), connection.changes(), connection.total_changes()), ((2, 0), 0, 2));
+    for other in [
+        "SELECT * FROM monolite_no_rows",
+        "INSERT INTO monolite_no_rows VALUES (1)",
+        "CREATE VIRTUAL TABLE v USING monolite_no_rows",
+        "CREATE TRIGGER g AFTER DELETE ON monolite_no_rows BEGIN SELECT 1; END",
+    ] {
+        let ran = connection.prepare(other).and_then(|mut it| it.query([])?.next().map(drop));
+        assert!(ran.is_err(), "{other}");
+    }
+}
