@@ -29,6 +29,7 @@ mod interruption;
 mod locked;
 mod memory;
 mod names;
+mod no_rows;
 mod pages;
 mod pcache;
 mod revoke;

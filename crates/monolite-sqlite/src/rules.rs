@@ -158,7 +158,9 @@ pub(crate) fn traits(action: &AuthAction<'_>, database: Option<&str>) -> Traits 
                 | Traits::STATISTICS.when(begins(name, "sqlite_stat"))
         }
         AuthAction::Read { table_name, .. } => {
+            // Its pragma is prepared when it runs, and looks into views.
             beyond_pages.when(is_one_of(INTROSPECTING, table_name))
+                | Traits::VIRTUAL.when(begins(table_name, "pragma_"))
         }
         AuthAction::Function { function_name } => {
             beyond_pages.when(is_one_of(HISTORIC, function_name))

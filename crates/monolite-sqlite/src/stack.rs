@@ -6,12 +6,33 @@
 //! 2 MiB that a thread has, which ends the process. So the connection brings a stack of its own,
 //! large enough for the deepest expression that [`crate::depth`] lets through.
 //!
-//! Only SQLite runs on it, and the closures of users run on the stack of
-//! their thread: what asks a thread for the bounds of its stack (the runtime of another language)
-//! would take its own for overflown. Preparing is what takes stack, and a statement that defines
-//! something, which parses the schema again when it runs; other programs run in a loop. SQLite
-//! prepares a statement again while it runs when the schema has changed, so the statements that a
-//! connection keeps are forgotten at each such change.
+//! Statements are prepared on it. Those run on it, too, in whose run SQLite may prepare something
+//! deep, with the closures that read their rows:
+//! - what took much stack when it was prepared, as SQLite prepares an expired statement again in
+//!   its first step;
+//! - what uses a virtual table, which prepares statements itself: full-text search reads a view;
+//! - what is not kept: definitions, by which the schema is parsed again, and pragmas.
+//!
+//! Other closures of users run on the stack of their thread: what asks a thread for the bounds of
+//! its stack (the runtime of another language) would take its own for overflown.
+//!
+//! # What SQLite prepares again
+//! A statement is as deep as before, unless a name stands for something else now. Kept statements
+//! are forgotten then. The callers of `sqlite3ExpirePreparedStatements`, and what sets `expired`:
+//! - A change of the schema, or its rollback, and `ANALYZE`: forgotten (`connection::schema`), as
+//!   views may be others. So may they behind the engine's own `VACUUM`, which has a new cookie.
+//! - A switch of foreign keys, `PRAGMA defer_foreign_keys`: forgotten (`connection::foreign_keys`),
+//!   as their actions are a part of statements.
+//! - A parameter by which SQLite plans (`LIKE ?1`) that is bound or cleared, `PRAGMA optimize` even
+//!   if it finds nothing to do, and the engine's own switches of `query_only`, `writable_schema`
+//!   and defensive mode: as deep as before.
+//! - Another authorizer, function, collation or text encoding: while a connection is opened.
+//! - `ATTACH`, `DETACH`, `sqlite3_deserialize`, other pragmas: refused, or not used.
+//!
+//! # Not here
+//! A statement that is handed out (`ReadTx::prepare`) is run by its user, on the stack of a thread.
+//! One that takes more than that must not be run behind a change of the schema, nor with a
+//! parameter by which SQLite plans.
 //!
 //! # Invariants
 //! - The memory below the stack is a guard, which no access survives: nothing else is overwritten.
@@ -42,7 +63,11 @@ const GUARD: usize = 64 << 10;
 /// What ordinary statements use; memory beyond it is given back.
 const SHALLOW: usize = 1 << 20;
 
-/// The page behind the shallow part: a deeper call leaves something there.
+/// What a statement may take that SQLite prepares again on the stack of a thread, which can be
+/// small where the application makes it so. Ordinary ones take less than 10 KiB.
+const LIGHT: usize = 64 << 10;
+
+/// Bytes that are looked at behind so much of the stack: a deeper call leaves something there.
 const MARK: usize = 4 << 10;
 
 /// A region of memory used as a stack.
@@ -78,18 +103,31 @@ impl Stack {
     /// # Panics
     /// With the panic of `body`.
     pub(crate) fn run<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.run_weighed(body).0
+    }
+
+    /// As [`Stack::run`]; says also whether `body` may have taken more than a thread's stack is
+    /// sure to have. Inside of another run it may have.
+    ///
+    /// # Panics
+    /// With the panic of `body`.
+    pub(crate) fn run_weighed<R>(&self, body: impl FnOnce() -> R) -> (R, bool) {
         if self.is_in_use.replace(true) {
-            return body();
+            return (body(), true);
         }
         let caught = || catch_unwind(AssertUnwindSafe(body));
         // SAFETY: the region above the guard is mapped, writable, aligned to pages, and not used
         // elsewhere meanwhile; the callback does not unwind.
         let result = unsafe { psm::on_stack(self.at(GUARD), SIZE - GUARD, caught) };
         self.is_in_use.set(false);
-        if self.was_deep() {
+        let is_heavy = self.was_beyond(LIGHT);
+        if is_heavy {
+            self.mark(LIGHT).fill(0);
+        }
+        if self.was_beyond(SHALLOW) {
             self.give_back(SIZE - SHALLOW - GUARD);
         }
-        result.unwrap_or_else(|panic| resume_unwind(panic))
+        (result.unwrap_or_else(|panic| resume_unwind(panic)), is_heavy)
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -97,13 +135,16 @@ impl Stack {
         unsafe { self.lowest.as_ptr().add(offset) }
     }
 
-    fn mark(&self) -> *mut u64 {
-        self.at(SIZE - SHALLOW - MARK).cast()
+    /// What is next to so many bytes of the stack.
+    #[expect(clippy::mut_from_ref, reason = "the stack is memory of its own")]
+    fn mark(&self, bytes: usize) -> &mut [u64] {
+        // SAFETY: the bytes are mapped and aligned, fresh memory is zero, and no code runs on the
+        // stack now: the two users have one such slice at a time.
+        unsafe { std::slice::from_raw_parts_mut(self.at(SIZE - bytes - MARK).cast(), MARK / 8) }
     }
 
-    fn was_deep(&self) -> bool {
-        // SAFETY: the page of the mark is mapped and aligned; fresh memory is zero.
-        unsafe { std::slice::from_raw_parts(self.mark(), MARK / 8) }.iter().any(|word| *word != 0)
+    fn was_beyond(&self, bytes: usize) -> bool {
+        self.mark(bytes).iter().any(|word| *word != 0)
     }
 
     /// Gives all its memory back until the next use.
@@ -146,10 +187,10 @@ mod tests {
     fn what_needs_many_stacks_of_a_thread_runs_and_leaves_no_memory_behind() {
         let stack = Stack::new().unwrap();
         assert_eq!(stack.run(|| sum(10)), 55);
-        assert!(!stack.was_deep());
+        assert!(!stack.was_beyond(SHALLOW));
         // 20 MiB and more.
         assert_eq!(stack.run(|| sum(20_000)), 200_010_000);
-        assert!(!stack.was_deep());
+        assert!(!stack.was_beyond(SHALLOW));
         assert_eq!(stack.run(|| stack_inside(&Stack::new().unwrap())), 55);
         assert_eq!(stack.run(|| stack.run(|| sum(10)) + sum(10)), 110);
     }
@@ -166,6 +207,17 @@ mod tests {
         stack.release();
         assert!(top().iter().all(|byte| *byte == 0));
         assert_eq!(stack.run(|| sum(10)), 55);
+    }
+
+    #[test]
+    fn what_takes_much_of_it_is_told_from_what_does_not() {
+        let stack = Stack::new().unwrap();
+        for _ in 0..2 {
+            assert_eq!(stack.run_weighed(|| sum(10)), (55, false));
+            assert_eq!(stack.run_weighed(|| sum(100)), (5_050, true));
+            assert_eq!(stack.run_weighed(|| sum(20_000)), (200_010_000, true));
+        }
+        assert!(stack.run(|| stack.run_weighed(|| 1).1), "inside of another it may");
     }
 
     fn stack_inside(other: &Stack) -> u64 {

@@ -18,7 +18,7 @@
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
 //! - What users say is prepared on the connection's own stack ([`crate::stack`]), and so are
-//!   statements run that are not kept.
+//!   statements run that are not kept, or in whose run SQLite may need it.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -32,7 +32,7 @@ use crate::codes::refuse;
 use crate::stack::Stack;
 use crate::traits::Traits;
 use crate::verb::Verb;
-use crate::{depth, names};
+use crate::{depth, names, no_rows};
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -55,6 +55,7 @@ pub(crate) enum Own {
     CloseUser,
     OpenFlush,
     CloseFlush,
+    ChangeNoRows,
     FindNames,
     FindOwner,
     FindTime,
@@ -85,6 +86,7 @@ impl Own {
             Own::CloseUser => "RELEASE monolite_user",
             Own::OpenFlush => "SAVEPOINT monolite_flush",
             Own::CloseFlush => "RELEASE monolite_flush",
+            Own::ChangeNoRows => no_rows::CHANGE,
             Own::FindNames => names::FIND,
             Own::FindOwner => {
                 "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 AND \
@@ -120,6 +122,8 @@ struct Kept {
     traits: Traits,
     verb: Verb,
     is_explain: bool,
+    /// Whether preparing it may take more stack than a thread has.
+    is_heavy: bool,
 }
 
 impl Kept {
@@ -256,6 +260,11 @@ impl Prepared {
     /// Those of `make`; `SQLITE_AUTH` when the statement is refused for its text, for what it would
     /// take, or for what it would drop.
     pub(crate) fn prepare<R>(&self, sql: &str, make: impl FnMut() -> Result<R>) -> Result<R> {
+        self.prepare_weighed(sql, make).map(|(prepared, _)| prepared)
+    }
+
+    /// As [`Prepared::prepare`]; says also whether it [is heavy](Kept::is_heavy).
+    fn prepare_weighed<R>(&self, sql: &str, make: impl FnMut() -> Result<R>) -> Result<(R, bool)> {
         let authorizer = &*self.authorizer;
         // What is left of one that could not be prepared, or was although something in it could
         // not: `PRAGMA table_list` goes on where a view is refused.
@@ -280,9 +289,17 @@ impl Prepared {
         Ok(prepared)
     }
 
-    fn prepare_counted<R>(&self, sql: &str, mut make: impl FnMut() -> Result<R>) -> Result<R> {
+    fn prepare_counted<R>(
+        &self,
+        sql: &str,
+        mut make: impl FnMut() -> Result<R>,
+    ) -> Result<(R, bool)> {
         let authorizer = &*self.authorizer;
-        let mut prepare = |most| authorizer.selects.during(most, || self.deeply(&mut make));
+        let mut weighed = || {
+            let (prepared, is_heavy) = self.stack.run_weighed(&mut make);
+            prepared.map(|prepared| (prepared, is_heavy))
+        };
+        let mut prepare = |most| authorizer.selects.during(most, &mut weighed);
         let (prepared, has_too_many) = prepare(depth::FREE_SELECTS);
         if prepared.is_ok() || !has_too_many {
             return prepared;
@@ -295,6 +312,15 @@ impl Prepared {
         authorizer.take_denial();
         authorizer.notes.add_failure();
         prepare(most).0
+    }
+
+    /// Runs `kept` on the stack of its thread, unless SQLite may prepare something there that takes
+    /// too much of it: the statement again, or what a virtual table reads from (a view).
+    #[inline]
+    fn run<R>(&self, kept: &mut Kept, run: impl FnOnce(&mut Statement<'_>, Traits) -> R) -> R {
+        let is_deep = kept.is_heavy || kept.traits.has(Traits::VIRTUAL);
+        let run = || kept.run(&self.authorizer, run);
+        if is_deep { self.deeply(run) } else { run() }
     }
 
     /// Hands the statement of `text` to `run`, prepared now or earlier, and clears its bindings
@@ -316,7 +342,7 @@ impl Prepared {
             return Ok(self.deeply(|| prepared.run(authorizer, run)));
         };
         if let Some(statement) = kept.get_mut(sql) {
-            let result = statement.run(authorizer, run);
+            let result = self.run(statement, run);
             if statement.is_changing() {
                 kept.remove(sql);
             }
@@ -333,19 +359,19 @@ impl Prepared {
             kept.clear();
         }
         let statement = kept.entry(sql.into()).insert(prepared).into_mut();
-        Ok(statement.run(authorizer, run))
+        Ok(self.run(statement, run))
     }
 
     fn prepare_kept(&self, sql: &str) -> Result<Kept> {
         let notes = &self.authorizer.notes;
         let before = notes.take_all();
-        let prepared = self.prepare(sql, || self.prepare_now(sql));
+        let prepared = self.prepare_weighed(sql, || self.prepare_now(sql));
         let verb = Verb::of(sql);
         let traits = notes.take_all().of_statement(verb);
         notes.add(before | traits);
-        let statement = prepared?;
+        let (statement, is_heavy) = prepared?;
         let is_explain = statement.is_explain() != 0;
-        Ok(Kept { statement, traits, verb, is_explain })
+        Ok(Kept { statement, traits, verb, is_explain, is_heavy })
     }
 
     /// Runs one of the engine's own statements.
@@ -428,4 +454,28 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     writer.execute_batch("ALTER TABLE gone RENAME TO other").unwrap();
     prepared.run_own(Own::Verify).unwrap();
     assert!(refused().contains("no such table"), "{}", refused());
+}
+
+#[test]
+fn what_sqlite_may_prepare_deep_while_it_runs_is_run_on_the_stack_of_the_connection() {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    let authorizer = Arc::<Authorizer>::default();
+    let prepared = Prepared::new(connection, Arc::clone(&authorizer), true, Stack::new().unwrap());
+    let is_on_thread = |sql: &str| {
+        let here = 0_u8;
+        let there = |_: &mut Statement<'_>, _| {
+            let there = 0_u8;
+            (&raw const there).addr()
+        };
+        let there = prepared.with(Text::Said(sql), there).unwrap();
+        there.abs_diff((&raw const here).addr()) < 1 << 20
+    };
+    // Until it is known which tables are virtual, every statement may use one.
+    assert!(!is_on_thread("SELECT 2"));
+    authorizer.virtual_tables.learn(prepared.connection());
+    let heavy = format!("SELECT {}1{}", "abs(".repeat(400), ")".repeat(400));
+    for _ in 0..2 {
+        assert!(is_on_thread("SELECT 1"));
+        assert!(!is_on_thread(&heavy));
+    }
 }

@@ -21,7 +21,7 @@ use crate::rowids::Giver;
 use crate::stack::Stack;
 use crate::untrusted::{self, QueryRules};
 use crate::vfs::with_database_locked;
-use crate::{additions, format, surroundings};
+use crate::{additions, format, no_rows, surroundings};
 
 /// Prepared statements kept by a connection; more than most applications have.
 pub(super) const STATEMENT_CACHE: usize = 256;
@@ -85,6 +85,9 @@ pub(super) fn set_up(
     }
     surroundings::replace_on(inner)?;
     let counts = Counts::install(inner)?;
+    if role.inserts() {
+        no_rows::add_to(inner)?;
+    }
     let rowids = settings.rowids.as_ref().filter(|_| role.inserts());
     let numbers = |rowids| Giver::install(inner, rowids, role == Role::Writer);
     let giver = rowids.map(numbers).transpose()?;

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{
@@ -31,9 +30,6 @@ pub(super) struct SchemaFacts {
 pub(super) struct SchemaMemory {
     /// A schema cookie, and what is known of that schema.
     facts: Cell<Option<(u32, SchemaFacts)>>,
-    /// A schema cookie, and the tables of that schema without triggers and foreign keys, once they
-    /// were asked for (`figures`).
-    pub(super) quiet_tables: Cell<Option<(u32, Arc<[String]>)>>,
     /// The schema cookie of when a transaction was last begun, for which statements are kept.
     kept_cookie: Cell<Option<u32>>,
     /// What is known of the schema of the open transaction.
@@ -212,7 +208,6 @@ impl Connection {
     pub(super) fn forget_schema(&self) -> Result<()> {
         // Its cookie may come again with another schema.
         self.memory.facts.set(None);
-        self.memory.quiet_tables.set(None);
         self.memory.open_facts.set(None);
         self.prepared.forget_users();
         // Done when it is prepared, so a kept statement would do it once.

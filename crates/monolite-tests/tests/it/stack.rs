@@ -149,3 +149,123 @@ fn what_there_is_no_stack_for_is_refused_and_many_shallow_selects_are_not() {
         assert_eq!(one, 1);
     });
 }
+
+/// `chain`, with `end` behind it.
+fn deep(end: &str) -> String {
+    format!("{} {end}", chain(50, 90))
+}
+
+#[test]
+#[ignore = "long: the gate runs it"]
+fn deep_statements_are_answered_behind_a_parameter_that_plans_them() {
+    let db = open();
+    let schema =
+        "CREATE TABLE name(n TEXT PRIMARY KEY COLLATE NOCASE); INSERT INTO name VALUES ('ab')";
+    db.write(move |tx| tx.execute_batch(schema)).wait().unwrap();
+    small_thread(move || {
+        let sql = deep("WHERE EXISTS (SELECT 1 FROM name WHERE n LIKE ?1)");
+        for _ in 0..2 {
+            let (read, written) = (sql.clone(), sql.clone());
+            let one = |row: &monolite::rusqlite::Row<'_>| row.get::<_, i64>(0);
+            assert_eq!(db.read(move |tx| tx.query_row(&read, ("a%",), one)).wait().unwrap(), 1);
+            assert_eq!(db.write(move |tx| tx.query_row(&written, ("a%",), one)).wait().unwrap(), 1);
+            let transaction = db.transaction().unwrap();
+            let found = transaction.query_row(&sql, ("a%",), one);
+            assert_eq!(found.wait().unwrap(), 1);
+            // Answered or refused: it may be too deep for a query that is not trusted.
+            let _ = db.query_untrusted(&sql, ("a%",), &monolite::UntrustedLimits::new()).wait();
+        }
+    });
+}
+
+#[test]
+#[ignore = "long: the gate runs it"]
+fn deep_statements_are_answered_behind_a_pragma_that_finds_nothing_to_do() {
+    let db = open();
+    small_thread(move || {
+        let sql = chain(50, 90);
+        let run = |tx: &monolite::ReadTx<'_>, sql: &str| {
+            tx.query_row(sql, (), |_| Ok(()))?;
+            tx.query_row("PRAGMA optimize", (), |_| Ok(())).ok();
+            tx.query_row(sql, (), |_| Ok(()))
+        };
+        let text = sql.clone();
+        db.read(move |tx| run(tx, &text)).wait().unwrap();
+        let text = sql.clone();
+        db.write(move |tx| run(tx, &text)).wait().unwrap();
+        let transaction = db.transaction().unwrap();
+        transaction.query_row(&sql, (), |_| Ok(())).wait().unwrap();
+        transaction.execute("PRAGMA optimize", ()).wait().ok();
+        transaction.query_row(&sql, (), |_| Ok(())).wait().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "long: the gate runs it"]
+fn what_a_virtual_table_prepares_is_answered_too() {
+    let db = open();
+    let schema = format!(
+        "CREATE VIEW deep(rowid, a) AS SELECT 1, a FROM ({});
+         CREATE VIRTUAL TABLE f USING fts5(a, content = 'deep')",
+        chain(50, 90)
+    );
+    db.write(move |tx| tx.execute_batch(&schema)).wait().unwrap();
+    small_thread(move || {
+        let sql = "SELECT a FROM f";
+        ways(&db, sql).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
+    });
+}
+
+#[test]
+fn deep_statements_are_answered_where_a_trigger_asks_for_changes() {
+    let db = open();
+    // The second is told SQLite's own figure, behind what the first has changed. No table is
+    // without triggers.
+    let schema = "CREATE TABLE t(a); CREATE TABLE log(n);
+         CREATE TRIGGER one AFTER INSERT ON t BEGIN INSERT INTO log VALUES (changes()); END;
+         CREATE TRIGGER two AFTER INSERT ON t BEGIN INSERT INTO log VALUES (changes()); END;
+         CREATE TRIGGER three AFTER INSERT ON log BEGIN SELECT changes(); END;";
+    db.write(move |tx| tx.execute_batch(schema)).wait().unwrap();
+    small_thread(move || {
+        let sql = chain(50, 90).replacen("WITH", "INSERT INTO t WITH", 1);
+        for _ in 0..3 {
+            let (text, by_hand, more) = (sql.clone(), sql.clone(), chain(50, 90));
+            let written = db.write(move |tx| {
+                tx.query_row(&more, (), |_| Ok(()))?;
+                tx.execute(&text, ())?;
+                tx.query_row(&more, (), |_| Ok(()))
+            });
+            written.wait().unwrap();
+            db.write(|tx| tx.execute("UPDATE log SET n = n", ())).wait().unwrap();
+            db.write(move |tx| Ok::<_, monolite::Error>(tx.prepare(&by_hand)?.execute(())?))
+                .wait()
+                .unwrap();
+            let transaction = db.transaction().unwrap();
+            transaction.execute("UPDATE log SET n = n", ()).wait().unwrap();
+            transaction.commit().wait().unwrap();
+            let transaction = db.transaction().unwrap();
+            transaction.execute(&sql, ()).wait().unwrap();
+            transaction.commit().wait().unwrap();
+        }
+        let asked = "SELECT sum(n) FROM log";
+        assert_eq!(one(&db, asked), 0, "changes() tells of no transaction before");
+    });
+}
+
+#[test]
+#[ignore = "long: the gate runs it"]
+fn what_a_pragma_says_of_views_on_views_is_answered() {
+    let db = open();
+    let view = |i: u32| format!("CREATE VIEW v{i}(a) AS SELECT a FROM v{};", i - 1);
+    let all =
+        String::from("CREATE VIEW v0(a) AS SELECT 1;") + &(1..900).map(view).collect::<String>();
+    db.write(move |tx| tx.execute_batch(&all)).wait().unwrap();
+    small_thread(move || {
+        let sql = "SELECT count(*) FROM pragma_table_info('v899')";
+        let of = |tx: &monolite::ReadTx<'_>| tx.query_row(sql, (), |row| row.get::<_, i64>(0));
+        assert_eq!(db.read(of).wait().unwrap(), 1);
+        let transaction = db.transaction().unwrap();
+        let told = transaction.query_row(sql, (), |row| row.get::<_, i64>(0));
+        assert_eq!(told.wait().unwrap(), 1);
+    });
+}

@@ -134,6 +134,12 @@ impl<'c> ReadTx<'c> {
 
     /// Prepares a statement.
     ///
+    /// SQLite prepares it again in its first step behind a change of the schema, and for a
+    /// parameter by which it plans (`LIKE ?1`). That takes stack of the calling thread, 1 KiB for
+    /// each level of its deepest expression, with views and common table expressions in the place
+    /// of their names. For hundreds of levels use [`ReadTx::query_map`] and its like, which have
+    /// such a stack.
+    ///
     /// # Errors
     /// `Invalid` for wrong SQL or a statement that belongs to the engine.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
