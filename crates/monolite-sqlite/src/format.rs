@@ -90,8 +90,8 @@ pub(crate) fn check_wal(connection: &rusqlite::Connection, path: &Path) -> Resul
     let (path, wal) = (path.display(), wal.display());
     let text = format!(
         "the WAL {wal} is of another database than {path}, which has none, as a backup: to use \
-         {path}, delete or move {wal}; if the WAL has what you need, put the database it belongs to \
-         back in place"
+         {path}, delete or move {wal}; if the WAL has what you need, put the database it belongs \
+         to back in place"
     );
     Err(failure(ffi::SQLITE_CANTOPEN, text))
 }
