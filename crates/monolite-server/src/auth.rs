@@ -159,6 +159,11 @@ impl Authenticator {
         Ok(Authenticator::Tokens(Box::new(Keeper { config: config.clone(), known, changes })))
     }
 
+    /// Whether there are no tokens.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Authenticator::Open)
+    }
+
     /// Who `token` belongs to.
     pub(crate) fn authenticate(&self, token: Option<&str>) -> Result<Principal, Refusal> {
         self.authenticate_at(now(), token)

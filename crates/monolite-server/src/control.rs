@@ -45,7 +45,7 @@ impl Pragma {
         match (&*self.name, self.value.as_deref()) {
             ("foreign_keys", None) => Some(Control::ForeignKeys(None)),
             ("foreign_keys", Some(value)) => {
-                let is_on = ["on", "1", "true", "yes"].contains(&value);
+                let is_on = ["on", "true", "yes"].contains(&value) || self.number() != 0;
                 Some(Control::ForeignKeys(Some(is_on)))
             }
             ("busy_timeout", _) => number("timeout"),
@@ -69,7 +69,12 @@ impl Pragma {
 
     /// The value as a number; 0 if it is none, as SQLite takes it.
     fn number(&self) -> i64 {
-        self.value.as_deref().and_then(|value| value.parse().ok()).unwrap_or(0)
+        let value = self.value.as_deref().unwrap_or_default();
+        let number = match value.strip_prefix("0x") {
+            Some(digits) => i64::from_str_radix(digits, 16).ok(),
+            None => value.parse().ok(),
+        };
+        number.unwrap_or(0)
     }
 }
 
@@ -219,6 +224,8 @@ fn the_words_of_control_are_read_to_their_end() {
         ("PRAGMA foreign_keys", Some(Control::ForeignKeys(None))),
         ("pragma Main.Foreign_Keys = 'on'", Some(Control::ForeignKeys(Some(true)))),
         ("PRAGMA foreign_keys(off)", Some(Control::ForeignKeys(Some(false)))),
+        ("PRAGMA foreign_keys = 0x1", Some(Control::ForeignKeys(Some(true)))),
+        ("PRAGMA foreign_keys = 2", Some(Control::ForeignKeys(Some(true)))),
         ("PRAGMA table_info('t')", None),
         ("PRAGMA user_version = 3", None),
         ("PRAGMA cache_size=-2000;", Some(Control::Nothing)),

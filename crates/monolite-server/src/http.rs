@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, ORIGIN};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
@@ -69,6 +69,7 @@ async fn route(
         }
         None => (namespace(&request), path),
     };
+    refuse_web_pages(shared, &request)?;
     if request.method() == Method::GET && websocket::is_asked_for(request.headers()) {
         return websocket::upgrade(shared, request, database);
     }
@@ -103,6 +104,17 @@ async fn route(
             Err(ProtocolError::new("NOT_FOUND", message).into())
         }
     }
+}
+
+/// Without tokens, a page of any site that is open in a browser of this machine could write here:
+/// browsers send a POST of text without asking. Only they send the header.
+fn refuse_web_pages(shared: &Shared, request: &Request<Incoming>) -> Result<(), ProtocolError> {
+    if !shared.authenticator.is_open() || !request.headers().contains_key(ORIGIN) {
+        return Ok(());
+    }
+    let message = "a web page cannot use a server without tokens; set [auth], and give the page a \
+                   token";
+    Err(ProtocolError::new("SQLITE_AUTH", message))
 }
 
 /// With runs of slashes as one: some clients append to a URL that ends in a slash.

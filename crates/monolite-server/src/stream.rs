@@ -26,6 +26,7 @@ use std::time::Instant;
 
 use monolite::rusqlite::{self, Row};
 use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction};
+use monolite_sqlite::Scan;
 
 use crate::auth::{Principal, Right};
 use crate::control::Control;
@@ -65,15 +66,20 @@ impl Answer {
 
     /// Adds what a statement gives, unless it is too much.
     fn add(&self, result: &StmtResult) -> Result<(), ProtocolError> {
-        let texts = |column: &Column| {
-            column.name.len() + column.decltype.as_ref().map_or(0, String::len) + COLUMN_BYTES
-        };
-        let bytes = result.rows.bytes() + result.cols.iter().map(texts).sum::<usize>();
-        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes > ANSWER_BYTES {
+        let bytes = self.bytes() + result.rows.bytes() + column_bytes(&result.cols);
+        if bytes > ANSWER_BYTES {
             return Err(too_large());
         }
+        self.0.store(bytes, Ordering::Relaxed);
         Ok(())
     }
+}
+
+fn column_bytes(columns: &[Column]) -> usize {
+    let texts = |column: &Column| {
+        column.name.len() + column.decltype.as_ref().map_or(0, String::len) + COLUMN_BYTES
+    };
+    columns.iter().map(texts).sum()
 }
 
 fn too_large() -> ProtocolError {
@@ -159,6 +165,26 @@ struct Prepared {
     encoding: Encoding,
     answer: Answer,
     control: Option<Control>,
+    /// Whether it asks for what the statements before have done.
+    asks: bool,
+}
+
+/// What SQL's `last_insert_rowid()` and `changes()` tell on the stream, which is a session for its
+/// clients; the engine's transactions know of themselves only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Last {
+    rowid: i64,
+    changes: u64,
+}
+
+impl Last {
+    /// Behind `what`, which gave `result`.
+    fn behind(self, what: &Prepared, result: &StmtResult) -> Last {
+        Last {
+            rowid: result.last_insert_rowid.unwrap_or(self.rowid),
+            changes: if changes_rows(&what.sql) { result.affected_row_count } else { self.changes },
+        }
+    }
 }
 
 /// A stream of requests, on one database with one right.
@@ -170,6 +196,9 @@ pub(crate) struct Stream {
     state: State,
     /// The savepoints that are open, if the first of them began the transaction.
     savepoints: Vec<String>,
+    last: Last,
+    /// Whether the open transaction has done something of which `last` tells.
+    has_changed: bool,
 }
 
 enum State {
@@ -183,7 +212,15 @@ impl Stream {
     pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
         let db = if right == Right::ReadWrite { db } else { db.read_only() };
-        Stream { db, without_keys: None, right, state: State::Idle, savepoints: Vec::new() }
+        Stream {
+            db,
+            without_keys: None,
+            right,
+            state: State::Idle,
+            savepoints: Vec::new(),
+            last: Last::default(),
+            has_changed: false,
+        }
     }
 
     /// The handle for what begins now.
@@ -293,8 +330,21 @@ impl Stream {
     }
 
     async fn statement(&mut self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
-        if self.is_autocommit() {
-            return self.autocommit(what).await;
+        let result = match self.is_autocommit() {
+            true => self.autocommit(what).await,
+            false => self.in_transaction(what).await,
+        }?;
+        let last = self.last.behind(what, &result);
+        self.has_changed |= last != self.last;
+        self.last = last;
+        Ok(result)
+    }
+
+    async fn in_transaction(&mut self, what: &Prepared) -> Result<StmtResult, ProtocolError> {
+        if what.asks && !self.has_changed && self.last != Last::default() {
+            let message = "last_insert_rowid() and changes() tell of this transaction, which has \
+                           changed nothing yet; use what the statement before has answered";
+            return Err(ProtocolError::new("BLOCKED", message));
         }
         let began = Instant::now();
         let tx = self.open()?;
@@ -307,14 +357,14 @@ impl Stream {
 
     /// Runs a statement as a transaction of its own.
     async fn autocommit(&self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
-        let reading = Reading::of(&what.sql);
+        let (reading, last) = (Reading::of(&what.sql), self.last);
         if reading != Reading::No || self.right == Right::ReadOnly {
             let what = Arc::clone(what);
             let read = self.db.read_durable(move |tx| {
                 if reading != Reading::Yes && !tx.describe(&what.sql)?.is_read_only {
                     return Ok(None);
                 }
-                run(tx, &what).map(Some)
+                run(tx, &what, last).map(Some)
             });
             if let Some(result) = read.await.map_err(|error| protocol_error(&error))? {
                 return Ok(result);
@@ -322,8 +372,10 @@ impl Stream {
             self.may_write()?;
         }
         let what = Arc::clone(what);
-        let write = self.db().write(move |tx| match run(tx, &what) {
+        let write = self.db().write(move |tx| match run(tx, &what, last) {
             Ok(result) => Ok(Ok(result)),
+            // `OR ROLLBACK`: nothing is left to be kept.
+            Err(error) if tx.is_rolled_back() => Err(error),
             Err(error) => told(error).map(Err),
         });
         write.await.unwrap_or_else(|error| Err(protocol_error(&error)))
@@ -354,6 +406,7 @@ impl Stream {
             return Err(sqlite_error("cannot start a transaction within a transaction"));
         }
         self.state = State::Begun { is_read_only };
+        self.has_changed = false;
         Ok(())
     }
 
@@ -378,7 +431,7 @@ impl Stream {
     async fn savepoint(&mut self, name: &str) -> Result<(), ProtocolError> {
         let is_first = self.is_autocommit();
         if is_first {
-            self.state = State::Begun { is_read_only: false };
+            self.begin(false)?;
         }
         self.open()?.savepoint(name).await.map_err(|error| protocol_error(&error))?;
         if is_first || !self.savepoints.is_empty() {
@@ -483,8 +536,8 @@ fn prepare(
         }
     };
     let control = Control::of(&sql);
-    let answer = answer.clone();
-    Ok(Prepared { sql, parameters, wants_rows, encoding, answer, control })
+    let (answer, asks) = (answer.clone(), asks_for_counts(&sql));
+    Ok(Prepared { sql, parameters, wants_rows, encoding, answer, control, asks })
 }
 
 fn value(given: Value) -> monolite::Value {
@@ -509,8 +562,24 @@ fn one_statement(sql: &str) -> Result<(), ProtocolError> {
     Ok(())
 }
 
-/// Runs a statement in a closure of the engine.
-fn run(tx: &ReadTx<'_>, what: &Prepared) -> monolite::Result<StmtResult> {
+/// Whether the figures of the statements before are in `sql`.
+fn asks_for_counts(sql: &str) -> bool {
+    Scan::of(sql).any(|token| token.is_word("last_insert_rowid") || token.is_word("changes"))
+}
+
+/// Whether `changes()` tells of `sql` behind it.
+fn changes_rows(sql: &str) -> bool {
+    let changes = ["INSERT", "REPLACE", "UPDATE", "DELETE"];
+    let first = monolite_sqlite::first_token(sql);
+    first.is_some_and(|first| changes.iter().any(|word| first.is_word(word)))
+        || monolite_sqlite::inserts_rows(sql)
+}
+
+/// Runs a statement in a closure of the engine, `last` of the statements before on the stream.
+fn run(tx: &ReadTx<'_>, what: &Prepared, last: Last) -> monolite::Result<StmtResult> {
+    if what.asks {
+        tx.resume_counts(last.rowid, last.changes);
+    }
     let began = Instant::now();
     let rows = Rows::new(what.encoding);
     let ran = tx.run(&what.sql, &what.parameters, rows, gather(what))?;
@@ -521,21 +590,34 @@ fn run(tx: &ReadTx<'_>, what: &Prepared) -> monolite::Result<StmtResult> {
 }
 
 /// Encodes each row as it comes, or takes no notice of it.
+///
+/// What would be too much fails here, where the engine still undoes the statement. A statement that
+/// has changed something and returns columns returns a row.
 fn gather(
     what: &Prepared,
 ) -> impl FnMut(&mut Rows, &Row<'_>) -> rusqlite::Result<()> + Send + 'static {
-    let (wants_rows, before) = (what.wants_rows, what.answer.bytes());
+    let (wants_rows, before, mut of_columns) = (what.wants_rows, what.answer.bytes(), None);
     move |rows, row| {
-        if !wants_rows {
-            return Ok(());
+        let of_columns = *of_columns.get_or_insert_with(|| column_bytes(&columns_of(row)));
+        if wants_rows {
+            let columns = row.as_ref().column_count();
+            rows.push(row, columns).map_err(|invalid| Own::as_sqlite(invalid.into()))?;
         }
-        let columns = row.as_ref().column_count();
-        rows.push(row, columns).map_err(|invalid| Own::as_sqlite(invalid.into()))?;
-        if before + rows.bytes() > ANSWER_BYTES {
+        if before + of_columns + rows.bytes() > ANSWER_BYTES {
             return Err(Own::as_sqlite(too_large()));
         }
         Ok(())
     }
+}
+
+fn columns_of(row: &Row<'_>) -> Vec<Column> {
+    let mut all = Vec::new();
+    // Some versions of `rusqlite` give a vector, and some an iterator.
+    for column in row.as_ref().columns() {
+        let decltype = column.decl_type().map(str::to_owned);
+        all.push(Column { name: column.name().to_owned(), decltype });
+    }
+    all
 }
 
 fn column(column: monolite::Column) -> Column {

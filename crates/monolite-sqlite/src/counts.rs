@@ -6,8 +6,8 @@
 //! be told something else in the writer than on its own connection, and conflict for ever.
 //!
 //! # Algorithm
-//! Rows are counted from [`Counts::start`] on. As long as none was changed, `changes()` is 0,
-//! whatever SQLite's own figure is: that of a statement before. (A statement that changes no rows
+//! Rows are counted from [`Counts::start`] on. As long as none was changed, `changes()` is 0
+//! (or what was [resumed](Counts::resume)), whatever SQLite's own figure is: that of a statement before. (A statement that changes no rows
 //! sets it to 0 or leaves it, by its kind, so nothing is lost.) SQLite's own figure of the rowid
 //! inserted last can be set, and is.
 //!
@@ -30,6 +30,8 @@ pub struct Counts {
     db: AtomicPtr<ffi::sqlite3>,
     /// `sqlite3_total_changes64` at the start.
     total_before: AtomicI64,
+    /// What `changes()` is as long as nothing was changed.
+    resumed: AtomicI64,
     /// Whether there is something in `hidden`, which is not locked for nothing.
     is_hidden: AtomicBool,
     /// SQLite's two figures behind the engine's own work, and the number of changes before it.
@@ -51,6 +53,7 @@ impl Counts {
             // SAFETY: the handle is used until the connection is closed, and not behind that.
             db: AtomicPtr::new(unsafe { connection.handle() }),
             total_before: AtomicI64::new(0),
+            resumed: AtomicI64::new(0),
             is_hidden: AtomicBool::new(false),
             hidden: Mutex::default(),
         });
@@ -92,7 +95,16 @@ impl Counts {
             }
         }
         self.total_before.store(self.total_of_sqlite(), Relaxed);
+        self.resumed.store(0, Relaxed);
         self.is_hidden.store(false, Relaxed);
+    }
+
+    /// Has `last_insert_rowid()` and `changes()` tell of a statement that was run elsewhere, until
+    /// one of this transaction inserts or changes something.
+    pub fn resume(&self, rowid: i64, changes: i64) {
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_set_last_insert_rowid(self.db(), rowid) };
+        self.resumed.store(changes, Relaxed);
     }
 
     /// Runs `work`, which is none of the transaction's, so that no figure tells of it.
@@ -138,7 +150,7 @@ impl Counts {
 
     fn latest(&self) -> i64 {
         if self.total() == 0 {
-            return 0;
+            return self.resumed.load(Relaxed);
         }
         let (total, latest) = (self.total_of_sqlite(), self.latest_of_sqlite());
         let hidden = if self.is_hidden.load(Relaxed) { *locked(&self.hidden) } else { None };

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use monolite::{Error, ErrorKind, ReadTx};
 
-use super::{Answer, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
+use super::{Answer, Last, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
@@ -125,6 +125,7 @@ impl Stream {
                 let before = answer.bytes();
                 if let Some(done) = self.together(steps, at, end, &succeeded, answer).await {
                     succeeded.extend(done.iter().map(Outcome::is_done));
+                    self.last = last_behind(&steps[at..end], &done, self.last);
                     outcomes.extend(done);
                     continue;
                 }
@@ -168,7 +169,8 @@ impl Stream {
         let known = succeeded.to_vec();
         let left = Arc::new(Mutex::new(None));
         let (steps, answer) = (Arc::clone(steps), (answer.clone(), answer.bytes()));
-        let piece = Piece { steps, at, end, known, answer, left: Arc::clone(&left) };
+        let piece =
+            Piece { steps, at, end, known, answer, last: self.last, left: Arc::clone(&left) };
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
@@ -215,6 +217,16 @@ fn failed(steps: &[ReadyStep], left: Option<Left>, error: &Error) -> Option<Vec<
     Some(outcomes)
 }
 
+/// What the steps with these outcomes leave.
+fn last_behind(steps: &[ReadyStep], outcomes: &[Outcome], last: Last) -> Last {
+    steps.iter().zip(outcomes).fold(last, |last, step| match step {
+        (ReadyStep { what: Ok(what), .. }, Outcome::Done(result)) if what.control.is_none() => {
+            last.behind(what, result)
+        }
+        _ => last,
+    })
+}
+
 /// Where the piece that begins with the step `at` ends, if it has two steps or more.
 fn piece(steps: &[ReadyStep], at: usize) -> Option<usize> {
     let plain_from = |from: usize| {
@@ -244,6 +256,7 @@ struct Piece {
     known: Vec<bool>,
     /// The answer that it is a part of, and how much was in it before.
     answer: (Answer, usize),
+    last: Last,
     left: Arc<Mutex<Option<Left>>>,
 }
 
@@ -259,7 +272,7 @@ impl Piece {
     fn run(&self, tx: &ReadTx<'_>) -> monolite::Result<()> {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.answer.0.set_back(self.answer.1);
-        let mut running = Running { tx, is_open: false, is_rolled_back: false };
+        let mut running = Running { tx, is_open: false, is_rolled_back: false, last: self.last };
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(self.end - self.at);
         let mut succeeded = self.known.clone();
         for step in &self.steps[self.at..self.end] {
@@ -298,6 +311,7 @@ struct Running<'t, 'c> {
     tx: &'t ReadTx<'c>,
     is_open: bool,
     is_rolled_back: bool,
+    last: Last,
 }
 
 impl Running<'_, '_> {
@@ -309,8 +323,11 @@ impl Running<'_, '_> {
         };
         let began = Instant::now();
         let done = match &what.control {
-            None => match run(self.tx, what) {
-                Ok(result) => return Ok(Outcome::Done(result)),
+            None => match run(self.tx, what, self.last) {
+                Ok(result) => {
+                    self.last = self.last.behind(what, &result);
+                    return Ok(Outcome::Done(result));
+                }
                 Err(error) => return told(error).map(Outcome::Failed),
             },
             Some(Control::Begin { .. }) => {

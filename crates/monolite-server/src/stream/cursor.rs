@@ -9,16 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::rusqlite;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Answer, Prepared, Reading, Stored, Stream, column, prepare};
+use super::{Answer, Prepared, Reading, Stored, Stream, column, columns_of, prepare};
 use crate::errors::{Own, protocol_error};
-use crate::hrana::{
-    Batch, Column, CursorEntry, EncodedRow, Encoding, ProtocolError, Step, StmtResult,
-};
+use crate::hrana::{Batch, CursorEntry, EncodedRow, Encoding, ProtocolError, Step, StmtResult};
 
 /// Entries that are ready before the client takes them.
 pub(crate) const AHEAD: usize = 256;
@@ -108,7 +105,7 @@ impl Stream {
             };
             let ran = tx.run(&what.sql, &what.parameters, (), |(), row| {
                 if !has_begun {
-                    send(CursorEntry::StepBegin { step, cols: columns(row) })?;
+                    send(CursorEntry::StepBegin { step, cols: columns_of(row) })?;
                     has_begun = true;
                 }
                 if what.wants_rows {
@@ -128,13 +125,4 @@ impl Stream {
         read.await.map_err(|error| protocol_error(&error))?;
         Ok(CursorEntry::StepEnd { affected_row_count: 0, last_insert_rowid: None })
     }
-}
-
-fn columns(row: &rusqlite::Row<'_>) -> Vec<Column> {
-    let mut all = Vec::new();
-    for column in row.as_ref().columns() {
-        let decltype = column.decl_type().map(str::to_owned);
-        all.push(Column { name: column.name().to_owned(), decltype });
-    }
-    all
 }

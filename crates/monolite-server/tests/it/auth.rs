@@ -91,3 +91,20 @@ fn what_clients_probe_needs_no_token() {
     let (status, _) = served.post("/v2/pipeline", &Value::Null);
     assert_eq!(status, 401, "nothing of a body is read before");
 }
+
+#[test]
+fn a_web_page_cannot_use_a_server_without_tokens() {
+    let served = Served::one();
+    let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+    let body = json!({ "stmt": { "sql": "CREATE TABLE t(x)" } }).to_string();
+    let post = || agent.post(format!("{}/v1/execute", served.url)).content_type("text/plain");
+    assert_eq!(post().header("origin", &served.url).send(&body).unwrap().status(), 403);
+    assert_eq!(served.stream().value("SELECT count(*) FROM sqlite_schema"), "0");
+    let upgrade = agent
+        .get(&served.url)
+        .header("upgrade", "websocket")
+        .header("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA==")
+        .header("origin", "http://localhost");
+    assert_eq!(upgrade.call().unwrap().status(), 403);
+    assert_eq!(post().send(&body).unwrap().status(), 200);
+}

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use monolite::rusqlite::types::ValueRef;
-use monolite::rusqlite::{Connection, Statement};
+use monolite::rusqlite::{Connection, ErrorCode, Statement};
 use serde_json::{Value, json};
 
 use crate::served::{Client, Served};
@@ -108,9 +108,12 @@ impl Oracle {
         drop(statement);
         match rows {
             Ok(rows) => Outcome::Done(rows, if changes { self.0.changes() } else { 0 }),
-            Err(_) => {
+            Err(error) => {
                 // A commit that fails ends the transaction here.
-                if ["COMMIT", "END"].contains(&sql) && !self.0.is_autocommit() {
+                let ends = ["COMMIT", "END", "RELEASE"].iter().any(|word| sql.starts_with(word));
+                let is_constraint =
+                    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
+                if ends && is_constraint && !self.0.is_autocommit() {
                     self.0.execute_batch("ROLLBACK").unwrap();
                 }
                 Outcome::Failed

@@ -322,3 +322,47 @@ fn an_answer_has_a_largest_size_and_a_write_beyond_it_changes_nothing() {
     assert_eq!(done["step_errors"][2]["code"], "RESPONSE_TOO_LARGE");
     assert_eq!(client.value("SELECT count(*) FROM t"), "0");
 }
+
+#[test]
+fn figures_of_the_statement_before_are_those_of_the_stream() {
+    let served = with_table();
+    let mut client = served.stream();
+    let execute = |sql: &str| json!({ "type": "execute", "stmt": { "sql": sql } });
+    let results = client.send(&[
+        execute("INSERT INTO t VALUES (41, 1), (42, 2)"),
+        execute("SELECT last_insert_rowid() || ' ' || changes()"),
+        execute("INSERT INTO t(id, x) VALUES (last_insert_rowid() + 100, 3)"),
+        execute("UPDATE t SET x = x WHERE id = 0"),
+        execute("SELECT last_insert_rowid() || ' ' || changes()"),
+    ]);
+    let value =
+        |at: usize| results[at]["response"]["result"]["rows"][0][0]["value"].as_str().unwrap();
+    assert_eq!((value(1), value(4)), ("42 2", "142 0"));
+    let requests = [execute("INSERT INTO t VALUES (7, 7)"), execute("BEGIN")];
+    let asks = [execute("INSERT INTO t(x) VALUES (last_insert_rowid())"), execute("ROLLBACK")];
+    let results = client.send(&[requests, asks].concat());
+    assert_eq!(results[2]["error"]["code"], "BLOCKED", "{results:?}");
+}
+
+#[test]
+fn a_statement_that_is_told_to_have_failed_changes_nothing() {
+    let served = with_table();
+    let mut client = served.stream();
+    let execute = |sql: &str| json!({ "type": "execute", "stmt": { "sql": sql } });
+    let wide = format!("SELECT 1 AS \"{}\"", "x".repeat(1_000_000));
+    let mut requests = vec![execute("BEGIN")];
+    requests.extend((0..11).map(|_| execute(&wide)));
+    requests.push(execute("INSERT INTO t VALUES (1, 1)"));
+    let returning =
+        format!("INSERT INTO t VALUES (2, 2) RETURNING 1 AS \"{}\"", "x".repeat(900_000));
+    requests.push(execute(&returning));
+    let results = client.send(&requests);
+    assert_eq!(results[11]["error"]["code"], "RESPONSE_TOO_LARGE");
+    assert_eq!(results[12]["type"], "ok", "it adds nothing");
+    assert_eq!(results[13]["error"]["code"], "RESPONSE_TOO_LARGE");
+    assert!(client.execute("COMMIT").is_err(), "its last change could not be undone alone");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "0");
+    client.execute("INSERT INTO t VALUES (1, 1)").unwrap();
+    let rolled_back = client.execute("INSERT OR ROLLBACK INTO t VALUES (1, 2)").unwrap_err();
+    assert_eq!(rolled_back["code"], "SQLITE_CONSTRAINT", "{rolled_back}");
+}

@@ -351,6 +351,20 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.settle_schema_at_end()?)
     }
 
+    /// Has SQL's `last_insert_rowid()` and `changes()` tell of a statement that ran in a transaction
+    /// before, until one of this transaction inserts or changes something. For a server whose
+    /// clients take several transactions for one session.
+    #[doc(hidden)]
+    pub fn resume_counts(&self, rowid: i64, changes: u64) {
+        self.connection.counts().resume(rowid, changes.cast_signed());
+    }
+
+    /// Whether a statement has rolled back the whole transaction (`OR ROLLBACK`,
+    /// `RAISE(ROLLBACK, …)`): no other runs in it then, and nothing of it is committed.
+    pub fn is_rolled_back(&self) -> bool {
+        !self.is_open()
+    }
+
     /// Whether the transaction is still open, which a statement may have ended.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_in_transaction()

@@ -36,8 +36,9 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
-    "monolite-cli     ─► monolite-bench, monolite-torture, monolite, monolite-archive, \
-     monolite-ltx\n\
+    "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite, \
+     monolite-archive, monolite-ltx\n\
+     monolite-server  ─► monolite, monolite-sqlite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-ltx\n\
      monolite-torture ─► monolite-testkit, monolite, monolite-archive, monolite-sqlite\n\
      monolite-tests   ─► (monolite-testkit), (monolite)\n\
@@ -60,8 +61,16 @@ fn drawn() -> Vec<Package> {
     vec![
         of_crates(
             "monolite-cli",
-            &["monolite-bench", "monolite-torture", "monolite", "monolite-archive", "monolite-ltx"],
+            &[
+                "monolite-bench",
+                "monolite-torture",
+                "monolite-server",
+                "monolite",
+                "monolite-archive",
+                "monolite-ltx",
+            ],
         ),
+        of_crates("monolite-server", &["monolite", "monolite-sqlite"]),
         of_crates("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
         of_crates(
             "monolite-torture",
@@ -127,7 +136,8 @@ fn what_only_the_tests_may_use_is_found_in_the_program() {
 #[test]
 fn an_arrow_that_nobody_uses_or_draws_is_found() {
     let mut packages = drawn();
-    packages[1].direct.retain(|used| used != "monolite");
+    let bench = packages.iter_mut().find(|package| package.name == "monolite-bench").unwrap();
+    bench.direct.retain(|used| used != "monolite");
     let found = findings(&packages);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("`monolite-bench` does not use `monolite`"), "{found:?}");
