@@ -194,13 +194,9 @@ async fn body(
 }
 
 /// The answer `bytes`, which takes memory until it is sent.
-async fn charge(
-    shared: &Shared,
-    kind: &'static str,
-    bytes: Vec<u8>,
-) -> Result<Response<Body>, Failure> {
-    let taken = shared.memory.take(bytes.len()).await?;
-    Ok(with_type(StatusCode::OK, kind, charged(bytes, taken)))
+async fn charge(shared: &Shared, kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
+    let taken = shared.memory.take_if_large(bytes.len()).await;
+    with_type(StatusCode::OK, kind, charged(bytes, taken))
 }
 
 /// The stream of `baton`, or a new one.
@@ -214,7 +210,7 @@ fn stream(
         Some(baton) => shared.streams.resume(baton, &database.name, &principal.name)?,
         None => {
             let stream = Stream::new(database.database(), &principal, right);
-            shared.streams.open(stream, database)?
+            shared.streams.open(stream, database, &shared.kept)?
         }
     };
     Ok((held, principal))
@@ -248,7 +244,7 @@ async fn pipeline(
         Encoding::Protobuf => "application/x-protobuf",
     };
     drop(taken);
-    charge(shared, kind, bytes).await
+    Ok(charge(shared, kind, bytes).await)
 }
 
 /// Sends the entries of a batch as they come. The stream is kept, whatever the batch does.
@@ -310,7 +306,7 @@ async fn execute(
     drop(taken);
     match ran {
         StreamResponse::Execute(result) => {
-            charge(shared, "application/json", result.encode_v1()).await
+            Ok(charge(shared, "application/json", result.encode_v1()).await)
         }
         _ => unreachable!("a statement was run"),
     }
@@ -329,7 +325,7 @@ async fn batch(
     drop(taken);
     match ran {
         StreamResponse::Batch(result) => {
-            charge(shared, "application/json", result.encode_v1()).await
+            Ok(charge(shared, "application/json", result.encode_v1()).await)
         }
         _ => unreachable!("a batch was run"),
     }

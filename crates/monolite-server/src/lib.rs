@@ -40,7 +40,10 @@ struct Shared {
     streams: Arc<streams::Streams>,
     authenticator: auth::Authenticator,
     metrics: metrics::Metrics,
+    /// For requests and answers, which end by themselves.
     memory: memory::Memory,
+    /// For what clients keep as long as they like.
+    kept: memory::Memory,
     /// Whether the server stops.
     stops: tokio::sync::watch::Sender<bool>,
 }

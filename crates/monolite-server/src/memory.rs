@@ -10,12 +10,9 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::hrana::ProtocolError;
-
-/// Bytes of all requests, and of all answers.
-const MOST: usize = 256 << 20;
 
 /// Memory is given out in pieces of this size.
 const PIECE: usize = 1 << 10;
@@ -23,36 +20,74 @@ const PIECE: usize = 1 << 10;
 /// How long a request waits for memory.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long a client may take nothing of an answer.
+/// How long a client may take for [`ENOUGH`] of an answer.
 const STALL: Duration = Duration::from_secs(30);
 
-/// A budget of memory.
-pub(crate) struct Memory(Arc<Semaphore>);
+/// Bytes; some 16 KiB a second, which a bad connection has.
+const ENOUGH: usize = 512 << 10;
+
+/// What an answer over HTTP takes without asking: connections are few enough for it, and one who
+/// wants little does not wait for those who take much.
+const SMALL: usize = 64 << 10;
+
+/// A budget of memory; a clone is the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pieces: Arc<Semaphore>,
+    most: usize,
+}
 
 /// Memory that is given back when this is dropped.
 pub(crate) type Taken = OwnedSemaphorePermit;
 
 impl Memory {
-    pub(crate) fn new() -> Memory {
-        Memory(Arc::new(Semaphore::new(MOST / PIECE)))
+    /// One of `bytes`.
+    pub(crate) fn of(bytes: usize) -> Memory {
+        let most = bytes / PIECE;
+        Memory { pieces: Arc::new(Semaphore::new(most)), most }
     }
 
-    /// Takes `bytes` as soon as they are there.
+    fn pieces(&self, bytes: usize) -> u32 {
+        bytes.div_ceil(PIECE).min(self.most) as u32
+    }
+
+    /// Takes `bytes` for a request, of which nothing was done yet.
     pub(crate) async fn take(&self, bytes: usize) -> Result<Taken, ProtocolError> {
-        let pieces = bytes.div_ceil(PIECE).min(MOST / PIECE) as u32;
-        match timeout(WAIT, Arc::clone(&self.0).acquire_many_owned(pieces)).await {
-            Ok(taken) => Ok(taken.expect("it is never closed")),
-            Err(_) => {
-                let message = "requests and answers of others take all memory; try again later";
-                Err(ProtocolError::new("OVERLOADED", message))
-            }
-        }
+        timeout(WAIT, self.take_for_answer(bytes)).await.map_err(|_| {
+            let message = "requests and answers of others take all memory; try again later";
+            ProtocolError::new("OVERLOADED", message)
+        })
+    }
+
+    /// Takes `bytes` for what was done, however long that takes: it cannot be refused any more.
+    pub(crate) async fn take_for_answer(&self, bytes: usize) -> Taken {
+        let taken = Arc::clone(&self.pieces).acquire_many_owned(self.pieces(bytes)).await;
+        taken.expect("it is never closed")
+    }
+
+    /// As [`Memory::take_for_answer`], but nothing for a small one.
+    pub(crate) async fn take_if_large(&self, bytes: usize) -> Option<Taken> {
+        if bytes <= SMALL { None } else { Some(self.take_for_answer(bytes).await) }
+    }
+
+    /// Takes `bytes` if they are there.
+    pub(crate) fn take_now(&self, bytes: usize) -> Option<Taken> {
+        Arc::clone(&self.pieces).try_acquire_many_owned(self.pieces(bytes)).ok()
     }
 }
 
+/// Gives back all of `taken` but what `bytes` need.
+pub(crate) fn keep_only(taken: &mut Taken, bytes: usize) {
+    let unused = taken.num_permits().saturating_sub(bytes.div_ceil(PIECE));
+    drop(taken.split(unused));
+}
+
 /// `bytes`, with the memory that they take until they are sent.
-pub(crate) fn charged(bytes: Vec<u8>, taken: Taken) -> Bytes {
-    struct Charged(Vec<u8>, #[expect(dead_code, reason = "it is dropped with the bytes")] Taken);
+pub(crate) fn charged(bytes: Vec<u8>, taken: Option<Taken>) -> Bytes {
+    struct Charged(
+        Vec<u8>,
+        #[expect(dead_code, reason = "it is dropped with the bytes")] Option<Taken>,
+    );
     impl AsRef<[u8]> for Charged {
         fn as_ref(&self) -> &[u8] {
             &self.0
@@ -61,33 +96,51 @@ pub(crate) fn charged(bytes: Vec<u8>, taken: Taken) -> Bytes {
     Bytes::from_owner(Charged(bytes, taken))
 }
 
-/// A socket that fails when the other side has taken nothing for [`STALL`].
+/// A socket that fails when the other side has taken less than [`ENOUGH`] in [`STALL`].
 pub(crate) struct Patient<S> {
     socket: S,
-    /// Since when it takes nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// Until when it has to take how much more, while it does not take all at once.
+    slow: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl<S: AsyncWrite + Unpin> Patient<S> {
     pub(crate) fn new(socket: S) -> Patient<S> {
-        Patient { socket, stalled: None }
+        Patient { socket, slow: None }
     }
 
-    fn written<T>(
+    fn written(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         let written = write(Pin::new(&mut self.socket), context);
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.slow = self.slow.take().filter(|(_, left)| left > bytes);
+            if let Some((_, left)) = &mut self.slow {
+                *left -= bytes;
+            }
+        }
         if written.is_ready() {
-            self.stalled = None;
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL)));
-        ready!(stalled.as_mut().poll(context));
-        // For one who polls again.
-        stalled.as_mut().reset(Instant::now() + STALL);
+        let (end, _) = self.slow.get_or_insert_with(|| (Box::pin(sleep(STALL)), ENOUGH));
+        ready!(end.as_mut().poll(context));
+        self.slow = None;
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Flushes or ends the socket, behind which nothing is left to be taken.
+    fn ended(
+        &mut self,
+        context: &mut Context<'_>,
+        end: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        let ended = end(Pin::new(&mut self.socket), context);
+        if ended.is_ready() {
+            self.slow = None;
+            return ended;
+        }
+        self.written(context, |_, _| Poll::Pending).map_ok(|_| ())
     }
 }
 
@@ -123,17 +176,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.written(context, |socket, context| socket.poll_flush(context))
+        self.ended(context, |socket, context| socket.poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.written(context, |socket, context| socket.poll_shutdown(context))
+        self.ended(context, |socket, context| socket.poll_shutdown(context))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncWriteExt as _, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -147,11 +201,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_that_takes_a_byte_at_a_time_is_given_up_too() {
+        let (socket, mut other) = duplex(10);
+        let mut patient = Patient::new(socket);
+        tokio::spawn(async move {
+            while other.read_u8().await.is_ok() {
+                sleep(STALL / 2).await;
+            }
+        });
+        let began = Instant::now();
+        let error = patient.write_all(&[0; 100]).await.expect_err("it takes too long");
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, STALL));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn memory_is_given_back_and_a_wait_for_it_ends() {
-        let memory = Memory::new();
-        let all = memory.take(MOST).await.expect("it is there");
+        const MOST: usize = 1 << 20;
+        let memory = Memory::of(MOST);
+        let mut all = memory.take(MOST).await.expect("it is there");
         assert_eq!(memory.take(1).await.expect_err("none is left").code, "OVERLOADED");
-        drop(charged(vec![1, 2, 3], all));
+        keep_only(&mut all, MOST / 2);
+        drop(memory.take_now(MOST / 2).expect("half of it was given back"));
+        drop(charged(vec![1, 2, 3], Some(all)));
         drop(memory.take(MOST).await.expect("it was given back"));
     }
 }

@@ -39,6 +39,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most connections at once.
 const CONNECTIONS: usize = 4_096;
 
+/// Memory of all requests and answers.
+const REQUEST_BYTES: usize = 256 << 20;
+
+/// Memory of all texts that clients have stored, and of cursors over WebSocket.
+const KEPT_BYTES: usize = 128 << 20;
+
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -64,9 +70,9 @@ impl Server {
         };
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
-        let memory = Memory::new();
+        let (memory, kept) = (Memory::of(REQUEST_BYTES), Memory::of(KEPT_BYTES));
         let stops = tokio::sync::watch::Sender::new(false);
-        let shared = Shared { databases, streams, authenticator, metrics, memory, stops };
+        let shared = Shared { databases, streams, authenticator, metrics, memory, kept, stops };
         Ok(Server { shared: Arc::new(shared), tls })
     }
 

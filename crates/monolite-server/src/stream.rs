@@ -35,11 +35,15 @@ use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
     StreamResponse, Value,
 };
+use crate::memory::{Memory, Taken};
 use crate::names;
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
 const STORED_BYTES: usize = 64 << 10;
+
+/// Most bytes of stored texts in one request.
+const RESOLVED_BYTES: usize = 1 << 20;
 
 /// Longest text of SQL.
 const SQL_BYTES: usize = 1 << 20;
@@ -90,36 +94,56 @@ fn too_large() -> ProtocolError {
 /// Texts that a client has stored, by its numbers: those of a stream over HTTP, and of a connection
 /// over WebSocket.
 #[derive(Debug, Default)]
-pub(crate) struct Stored(HashMap<i32, Arc<str>>);
+pub(crate) struct Stored {
+    texts: HashMap<i32, (Arc<str>, Taken)>,
+    /// Where they are allowed.
+    memory: Option<Memory>,
+}
 
 impl Stored {
+    /// None yet; those that come take of `memory`.
+    pub(crate) fn new(memory: &Memory) -> Stored {
+        Stored { texts: HashMap::new(), memory: Some(memory.clone()) }
+    }
+
     /// Keeps `sql`; a number in use is given the new text.
     pub(crate) fn store(&mut self, number: i32, sql: String) -> Result<(), ProtocolError> {
+        let full = |message: String| ProtocolError::new("SQL_STORE_FULL", message);
         if sql.len() > STORED_BYTES {
-            let message = format!("the text has {} bytes; {STORED_BYTES} can be stored", sql.len());
-            return Err(ProtocolError::new("SQL_STORE_FULL", message));
+            return Err(full(format!(
+                "the text has {} bytes; {STORED_BYTES} can be stored",
+                sql.len()
+            )));
         }
-        if self.0.len() >= STORED && !self.0.contains_key(&number) {
-            let message = format!("{STORED} texts are stored; close some by close_sql");
-            return Err(ProtocolError::new("SQL_STORE_FULL", message));
+        if self.texts.len() >= STORED && !self.texts.contains_key(&number) {
+            return Err(full(format!("{STORED} texts are stored; close some by close_sql")));
         }
-        self.0.insert(number, sql.into());
+        let taken = self.memory.as_ref().and_then(|memory| memory.take_now(sql.len()));
+        let taken = taken.ok_or_else(|| full("no memory is left; send the SQL itself".into()))?;
+        self.texts.insert(number, (sql.into(), taken));
         Ok(())
     }
 
     pub(crate) fn close(&mut self, number: i32) {
-        self.0.remove(&number);
+        self.texts.remove(&number);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.texts.is_empty()
     }
 
     /// Puts the texts in place of their numbers in `request`.
     pub(crate) fn resolve(&self, request: &mut StreamRequest) -> Result<(), ProtocolError> {
-        let put = |sql: &mut Option<String>, number: &mut Option<i32>| {
+        let mut bytes = 0;
+        let mut put = |sql: &mut Option<String>, number: &mut Option<i32>| {
             if sql.is_none() && number.is_some() {
-                *sql = Some(self.text(None, number.take())?.to_string());
+                let text = self.text(None, number.take())?;
+                bytes += text.len();
+                if bytes > RESOLVED_BYTES {
+                    let message = format!("its stored texts have over {RESOLVED_BYTES} bytes");
+                    return Err(ProtocolError::new("SQLITE_TOOBIG", message));
+                }
+                *sql = Some(text.to_string());
             }
             Ok(())
         };
@@ -140,12 +164,14 @@ impl Stored {
     fn text(&self, sql: Option<&str>, number: Option<i32>) -> Result<Arc<str>, ProtocolError> {
         let text: Arc<str> = match (sql, number) {
             (Some(sql), None) => sql.into(),
-            (None, Some(number)) => self.0.get(&number).cloned().ok_or_else(|| {
-                ProtocolError::new(
-                    "SQL_NOT_STORED",
-                    format!("no SQL is stored with the number {number}"),
-                )
-            })?,
+            (None, Some(number)) => {
+                self.texts.get(&number).map(|(text, _)| text.clone()).ok_or_else(|| {
+                    ProtocolError::new(
+                        "SQL_NOT_STORED",
+                        format!("no SQL is stored with the number {number}"),
+                    )
+                })?
+            }
             _ => return Err(ProtocolError::new("ARGS_INVALID", "give either sql or sql_id")),
         };
         if text.len() > SQL_BYTES {

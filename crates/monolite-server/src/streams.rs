@@ -23,6 +23,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::databases::InUse;
 use crate::hrana::ProtocolError;
+use crate::memory::Memory;
 use crate::stream::{Stored, Stream};
 
 /// How long a stream without a transaction waits for its next request; that of sqld.
@@ -115,10 +116,11 @@ impl Streams {
         self: &Arc<Streams>,
         stream: Stream,
         database: InUse,
+        memory: &Memory,
     ) -> Result<Held, ProtocolError> {
         let mut number = Number::default();
         self.random.fill(&mut number).expect("the system gives random numbers");
-        let (stored, last_use) = (Stored::default(), Instant::now());
+        let (stored, last_use) = (Stored::new(memory), Instant::now());
         let session = Session { stream, stored, database, number, requests: 0, last_use };
         let session = Arc::new(tokio::sync::Mutex::new(session));
         let mut live = self.live();

@@ -38,7 +38,7 @@ use crate::hrana::{
     Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
     SocketResponse, StreamRequest, StreamResponse,
 };
-use crate::memory::Taken;
+use crate::memory::{Taken, keep_only};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
@@ -47,6 +47,9 @@ const REQUESTS: usize = 1_024;
 
 /// Streams of a connection; JavaScript opens one for each transaction.
 const STREAMS: usize = 4_096;
+
+/// Cursors that are open at once on a stream.
+const CURSORS: usize = 16;
 
 /// Largest message; the Go client reads no more.
 const MESSAGE_BYTES: usize = 16 << 20;
@@ -157,7 +160,7 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
     let (say, said) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(sink, said));
     let under_way = Arc::new(Semaphore::new(REQUESTS));
-    let (streams, stored) = (HashMap::new(), Stored::default());
+    let (streams, stored) = (HashMap::new(), Stored::new(&shared.kept));
     let principal = None;
     let mut connection = Connection {
         shared,
@@ -181,7 +184,10 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
     drop(counted);
 }
 
-/// A message, and what it takes until it is sent: a place among the requests under way, and memory.
+/// What a request takes until its answer is sent: a place among those under way, and memory.
+type UnderWay = (OwnedSemaphorePermit, Taken);
+
+/// A message, with the place of its request, and its own memory.
 type Said = (Message, Option<(OwnedSemaphorePermit, Taken)>);
 
 type Speaker = mpsc::UnboundedSender<Said>;
@@ -212,7 +218,7 @@ struct Connection {
 }
 
 /// The requests of a stream, which its task runs in order.
-type Requests = mpsc::UnboundedSender<(i32, Ask, OwnedSemaphorePermit)>;
+type Requests = mpsc::UnboundedSender<(i32, Ask, UnderWay)>;
 
 /// What the task of a stream is asked to do.
 enum Ask {
@@ -252,13 +258,9 @@ impl Connection {
                 }
             };
             heard = tokio::time::Instant::now();
-            let decoded = match message? {
-                Ok(Message::Text(text)) if self.encoding == Encoding::Json => {
-                    ClientMessage::decode(text.as_bytes(), self.encoding)
-                }
-                Ok(Message::Binary(bytes)) if self.encoding == Encoding::Protobuf => {
-                    ClientMessage::decode(&bytes, self.encoding)
-                }
+            let bytes: Bytes = match message? {
+                Ok(Message::Text(text)) if self.encoding == Encoding::Json => text.into(),
+                Ok(Message::Binary(bytes)) if self.encoding == Encoding::Protobuf => bytes,
                 Ok(Message::Text(_) | Message::Binary(_)) => {
                     let reason = "JSON is text, and Protobuf is binary";
                     return Some(breach(CloseCode::Unsupported, reason));
@@ -270,9 +272,12 @@ impl Connection {
                 }
                 Err(_) => return None,
             };
-            match decoded {
+            let Ok(taken) = self.shared.memory.take(bytes.len()).await else {
+                return Some(breach(CloseCode::Again, "no memory is left; try again later"));
+            };
+            match ClientMessage::decode(&bytes, self.encoding) {
                 Ok(message) => {
-                    if let Err(farewell) = self.take(message).await {
+                    if let Err(farewell) = self.take(message, taken).await {
                         return Some(farewell);
                     }
                 }
@@ -281,7 +286,7 @@ impl Connection {
         }
     }
 
-    async fn take(&mut self, message: ClientMessage) -> Result<(), CloseFrame> {
+    async fn take(&mut self, message: ClientMessage, taken: Taken) -> Result<(), CloseFrame> {
         match message {
             ClientMessage::Hello { jwt } => self.hello(jwt.as_deref()),
             ClientMessage::Request { request_id, request } => {
@@ -290,7 +295,9 @@ impl Connection {
                 }
                 let permit = Arc::clone(&self.under_way).acquire_owned().await;
                 let permit = permit.expect("it is never closed");
-                self.request(request_id, request, permit);
+                if let Some((result, permit)) = self.request(request_id, request, (permit, taken)) {
+                    self.end(request_id, result, permit).await;
+                }
                 Ok(())
             }
         }
@@ -321,39 +328,56 @@ impl Connection {
         let _ = self.say.send((message, None));
     }
 
-    fn end(&self, request_id: i32, result: Result<SocketResponse, ProtocolError>) {
-        self.answer(&ended(request_id, result));
+    /// Answers what needs no stream. It takes its place until the answer is sent, as any other.
+    async fn end(
+        &self,
+        request_id: i32,
+        result: Result<SocketResponse, ProtocolError>,
+        (place, taken): UnderWay,
+    ) {
+        let bytes = ended(request_id, result).encode(self.encoding);
+        // Before more is taken: those who have some must not wait for each other.
+        drop(taken);
+        let taken = self.shared.memory.take_for_answer(bytes.len()).await;
+        let message = frame(bytes.into(), self.encoding);
+        let _ = self.say.send((message, Some((place, taken))));
     }
 
-    fn request(&mut self, request_id: i32, request: SocketRequest, permit: OwnedSemaphorePermit) {
+    /// Hands `request` to its stream, or gives its result.
+    fn request(
+        &mut self,
+        request_id: i32,
+        request: SocketRequest,
+        permit: UnderWay,
+    ) -> Option<(Result<SocketResponse, ProtocolError>, UnderWay)> {
         let (stream_id, ask) = match request {
             SocketRequest::OpenStream { stream_id } => {
                 if let Err(error) = self.open_stream(stream_id) {
-                    return self.end(request_id, Err(error));
+                    return Some((Err(error), permit));
                 }
                 (stream_id, Ask::Open)
             }
             SocketRequest::CloseStream { stream_id } => (stream_id, Ask::Close),
             SocketRequest::Stream { stream_id, mut request } => {
                 if let Err(error) = self.stored.resolve(&mut request) {
-                    return self.end(request_id, Err(error));
+                    return Some((Err(error), permit));
                 }
                 (stream_id, Ask::Run(request))
             }
             SocketRequest::StoreSql { sql_id, sql } => {
                 let stored = self.stored.store(sql_id, sql);
                 let response = SocketResponse::Stream(StreamResponse::StoreSql);
-                return self.end(request_id, stored.map(|()| response));
+                return Some((stored.map(|()| response), permit));
             }
             SocketRequest::CloseSql { sql_id } => {
                 self.stored.close(sql_id);
                 let response = SocketResponse::Stream(StreamResponse::CloseSql);
-                return self.end(request_id, Ok(response));
+                return Some((Ok(response), permit));
             }
             SocketRequest::OpenCursor { stream_id, cursor_id, batch } => {
                 let mut request = StreamRequest::Batch(batch);
                 if let Err(error) = self.stored.resolve(&mut request) {
-                    return self.end(request_id, Err(error));
+                    return Some((Err(error), permit));
                 }
                 let StreamRequest::Batch(batch) = request else { unreachable!("it was one") };
                 self.cursors.insert(cursor_id, stream_id);
@@ -361,29 +385,30 @@ impl Connection {
             }
             SocketRequest::FetchCursor { cursor_id, max_count } => {
                 let Some(stream_id) = self.cursors.get(&cursor_id) else {
-                    return self.end(request_id, Err(no_such("cursor", cursor_id)));
+                    return Some((Err(no_such("cursor", cursor_id)), permit));
                 };
                 (*stream_id, Ask::FetchCursor(cursor_id, max_count))
             }
             SocketRequest::CloseCursor { cursor_id } => {
                 let Some(stream_id) = self.cursors.remove(&cursor_id) else {
-                    return self.end(request_id, Err(no_such("cursor", cursor_id)));
+                    return Some((Err(no_such("cursor", cursor_id)), permit));
                 };
                 (stream_id, Ask::CloseCursor(cursor_id))
             }
-            SocketRequest::Invalid(error) => return self.end(request_id, Err(error)),
+            SocketRequest::Invalid(error) => return Some((Err(error), permit)),
         };
         let closes = matches!(ask, Ask::Close);
-        let sent = match self.streams.get(&stream_id) {
-            Some(requests) => requests.send((request_id, ask, permit)).is_ok(),
-            None => false,
+        let unsent = match self.streams.get(&stream_id) {
+            Some(requests) => {
+                let sent = requests.send((request_id, ask, permit));
+                sent.err().map(|unsent| unsent.0.2)
+            }
+            None => Some(permit),
         };
         if closes {
             self.streams.remove(&stream_id);
         }
-        if !sent {
-            self.end(request_id, Err(no_such("stream", stream_id)));
-        }
+        unsent.map(|permit| (Err(no_such("stream", stream_id)), permit))
     }
 
     fn open_stream(&mut self, stream_id: i32) -> Result<(), ProtocolError> {
@@ -442,15 +467,15 @@ struct StreamTask {
     encoding: Encoding,
     say: Speaker,
     /// What is left of each open cursor.
-    cursors: HashMap<i32, std::vec::IntoIter<CursorEntry>>,
+    cursors: HashMap<i32, (std::vec::IntoIter<CursorEntry>, Taken)>,
 }
 
 impl StreamTask {
     /// Runs the requests in order, until the connection has no more.
-    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<(i32, Ask, OwnedSemaphorePermit)>) {
+    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<(i32, Ask, UnderWay)>) {
         // It keeps the database open.
         let mut opened = Err(no_such("stream", 0));
-        while let Some((request_id, ask, permit)) = asked.recv().await {
+        while let Some((request_id, ask, (place, taken))) = asked.recv().await {
             let result = match ask {
                 Ask::Open => {
                     opened = self.open().await;
@@ -463,17 +488,11 @@ impl StreamTask {
                     Err(error) => Err(error.clone()),
                 },
             };
-            let mut bytes = ended(request_id, result).encode(self.encoding);
-            let taken = match self.shared.memory.take(bytes.len()).await {
-                Ok(taken) => taken,
-                Err(error) => {
-                    bytes = ended(request_id, Err(error)).encode(self.encoding);
-                    let small = self.shared.memory.take(0).await;
-                    small.expect("nothing is there at once")
-                }
-            };
+            let bytes = ended(request_id, result).encode(self.encoding);
+            drop(taken);
+            let taken = self.shared.memory.take_for_answer(bytes.len()).await;
             let message = frame(bytes.into(), self.encoding);
-            let _ = self.say.send((message, Some((permit, taken))));
+            let _ = self.say.send((message, Some((place, taken))));
         }
     }
 
@@ -499,13 +518,22 @@ impl StreamTask {
                 response.map(SocketResponse::Stream)
             }
             Ask::OpenCursor(cursor_id, batch) => {
-                let entries = whole_cursor(stream, batch, self.encoding).await?;
-                self.cursors.insert(cursor_id, entries.into_iter());
+                if self.cursors.len() >= CURSORS {
+                    let message = format!("{CURSORS} cursors are open on the stream; close some");
+                    return Err(ProtocolError::new("OVERLOADED", message));
+                }
+                let Some(mut taken) = self.shared.kept.take_now(ANSWER_BYTES) else {
+                    let message = "the cursors of others take all memory; try again later";
+                    return Err(ProtocolError::new("OVERLOADED", message));
+                };
+                let (entries, bytes) = whole_cursor(stream, batch, self.encoding).await?;
+                keep_only(&mut taken, bytes);
+                self.cursors.insert(cursor_id, (entries.into_iter(), taken));
                 Ok(SocketResponse::OpenCursor)
             }
             Ask::FetchCursor(cursor_id, max_count) => {
                 let left = self.cursors.get_mut(&cursor_id);
-                let left = left.ok_or_else(|| no_such("cursor", cursor_id))?;
+                let (left, _) = left.ok_or_else(|| no_such("cursor", cursor_id))?;
                 let entries = left.take(max_count as usize).collect();
                 Ok(SocketResponse::FetchCursor { entries, done: left.len() == 0 })
             }
@@ -518,13 +546,13 @@ impl StreamTask {
     }
 }
 
-/// All entries of a cursor. They are fetched piece by piece, between other requests of the stream,
+/// All entries of a cursor, and the bytes of its rows. They are fetched piece by piece, between other requests of the stream,
 /// so that no snapshot may wait for the client.
 async fn whole_cursor(
     stream: &mut Stream,
     batch: Batch,
     encoding: Encoding,
-) -> Result<Vec<CursorEntry>, ProtocolError> {
+) -> Result<(Vec<CursorEntry>, usize), ProtocolError> {
     let (send, mut sent) = mpsc::channel(AHEAD);
     let stored = Stored::default();
     let runs = async {
@@ -544,7 +572,7 @@ async fn whole_cursor(
             }
             entries.push(entry);
         }
-        Ok(entries)
+        Ok((entries, bytes))
     };
     tokio::join!(runs, takes).1
 }
