@@ -55,9 +55,17 @@ pub(crate) struct Principal {
     pub(crate) name: String,
     /// For turns among clients.
     pub(crate) id: u64,
-    /// When the token ends.
-    expires: Option<SystemTime>,
+    kind: Kind,
     grants: Vec<Grant>,
+}
+
+/// Whose word for it there is.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// No one's: there are no tokens.
+    Anyone,
+    Signed,
+    Issued,
 }
 
 /// A right to some databases.
@@ -69,15 +77,16 @@ struct Grant {
 }
 
 impl Principal {
-    fn new(name: &str, expires: Option<SystemTime>, grants: Vec<Grant>) -> Principal {
+    fn new(kind: Kind, name: &str, grants: Vec<Grant>) -> Principal {
         let hash = digest(&SHA256, name.as_bytes());
         let first = hash.as_ref()[..8].try_into().expect("it has 32 bytes");
-        Principal { name: name.to_owned(), id: u64::from_be_bytes(first), expires, grants }
+        let (name, id) = (name.to_owned(), u64::from_be_bytes(first));
+        Principal { name, id, kind, grants }
     }
 
-    /// Whether its token has ended meanwhile.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.expires.is_some_and(|expires| expires < now())
+    /// What tells it from others for a baton: its kind of token, its name and its right.
+    pub(crate) fn proof(&self, right: Right) -> String {
+        format!("{:?} {right:?} {}", self.kind, self.name)
     }
 
     /// What it may do with `database`.
@@ -172,7 +181,7 @@ impl Authenticator {
     fn authenticate_at(&self, now: SystemTime, token: Option<&str>) -> Result<Principal, Refusal> {
         let Authenticator::Tokens(keeper) = self else {
             let all = Grant { right: Right::ReadWrite, databases: None };
-            return Ok(Principal::new("anyone", None, vec![all]));
+            return Ok(Principal::new(Kind::Anyone, "anyone", vec![all]));
         };
         let token = token.ok_or(Refusal::Missing)?;
         let known = Arc::clone(&keeper.known());

@@ -81,6 +81,7 @@ impl Databases {
 
     async fn open(&self, path: &Path) -> Result<Database, ProtocolError> {
         let (path, is_created) = (path.to_owned(), matches!(self.data, Data::File(_)));
+        let shown = path.clone();
         let opened = tokio::task::spawn_blocking(move || {
             if !is_created && !path.exists() {
                 return Err(None);
@@ -89,29 +90,35 @@ impl Databases {
         });
         match opened.await {
             Ok(Ok(database)) => Ok(database),
-            Ok(Err(Some(error))) => {
-                Err(ProtocolError::new("DATABASE_NOT_OPENED", error.to_string()))
-            }
+            Ok(Err(Some(error))) => Err(not_opened(&shown, &error)),
             Ok(Err(None)) => Err(unknown()),
             Err(_) => Err(ProtocolError::new("INTERNAL", "the opening ended with a panic")),
         }
     }
 
     fn place(&self, name: &str, path: &Path) -> Result<Arc<Place>, ProtocolError> {
-        let mut places = lock(&self.places);
+        let places = lock(&self.places);
         if let Some(place) = places.get(name) {
             return Ok(Arc::clone(place));
         }
         if matches!(self.data, Data::Directory(_)) && !path.exists() {
             return Err(unknown());
         }
-        let place = Arc::new(Place {
-            path: path.to_owned(),
-            database: Arc::default(),
-            last_use: Mutex::new(Instant::now()),
-        });
-        places.insert(name.to_owned(), Arc::clone(&place));
-        Ok(place)
+        drop(places);
+        Ok(self.place_at(name, path))
+    }
+
+    /// The place of a database, whether it is there or not.
+    fn place_at(&self, name: &str, path: &Path) -> Arc<Place> {
+        let mut places = lock(&self.places);
+        let place = || {
+            Arc::new(Place {
+                path: path.to_owned(),
+                database: Arc::default(),
+                last_use: Mutex::new(Instant::now()),
+            })
+        };
+        Arc::clone(places.entry(name.to_owned()).or_insert_with(place))
     }
 
     fn path_of(&self, name: Option<&str>) -> Result<(String, PathBuf), ProtocolError> {
@@ -147,10 +154,8 @@ impl Databases {
             let name = entry.ok()?.file_name().into_string().ok()?;
             name.strip_suffix(".db").filter(|name| is_name(name)).map(str::to_owned)
         };
-        let entries = std::fs::read_dir(directory).map_err(|error| {
-            let message = format!("{}: {error}", directory.display());
-            ProtocolError::new("DATABASE_NOT_OPENED", message)
-        })?;
+        let entries =
+            std::fs::read_dir(directory).map_err(|error| not_opened(directory, &error))?;
         let mut names: Vec<String> = entries.filter_map(name).collect();
         names.sort();
         Ok(names)
@@ -161,12 +166,15 @@ impl Databases {
         let (name, path) = self.path_in_directory(name)?;
         let exists =
             || ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"));
+        let place = self.place_at(&name, &path);
+        let mut open = Arc::clone(&place.database).write_owned().await;
         let file = std::fs::File::create_new(&path);
         file.map(drop).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => exists(),
-            _ => ProtocolError::new("DATABASE_NOT_OPENED", format!("{}: {error}", path.display())),
+            _ => not_opened(&path, &error),
         })?;
-        self.get(Some(&name)).await.map(drop)
+        *open = Some(self.open(&path).await?);
+        Ok(())
     }
 
     /// Deletes the database `name` and its files. It must not be in use.
@@ -177,6 +185,9 @@ impl Databases {
             let message = format!("{name} is in use; end its connections and streams first");
             return Err(ProtocolError::new("DATABASE_IN_USE", message));
         };
+        if !path.exists() {
+            return Err(unknown());
+        }
         let database = open.take();
         let deleted = tokio::task::spawn_blocking(move || {
             database.map_or(Ok(()), |database| database.close()).map_err(|it| it.to_string())?;
@@ -195,7 +206,7 @@ impl Databases {
         });
         let deleted = deleted.await.unwrap_or_else(|_| Err("the deletion panicked".into()));
         deleted.map_err(|message| ProtocolError::new("DATABASE_NOT_DELETED", message))?;
-        lock(&self.places).remove(&name);
+        // Its place stays: others may wait for it, and two places would be two openings.
         Ok(())
     }
 
@@ -237,6 +248,13 @@ impl Databases {
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(fits)
+}
+
+/// The operator is told why, and where; a client is not told of the server's paths.
+fn not_opened(path: &Path, error: &dyn std::fmt::Display) -> ProtocolError {
+    crate::log::error(&format!("{}: {error}", path.display()));
+    let message = "the database cannot be opened; the server's log says why";
+    ProtocolError::new("DATABASE_NOT_OPENED", message)
 }
 
 fn unknown() -> ProtocolError {

@@ -18,7 +18,7 @@ use crate::hrana::{
     Batch, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, Stmt,
     StreamRequest, StreamResponse, encode_cursor_head,
 };
-use crate::memory::{Taken, charged};
+use crate::memory::{SMALL, Taken, charged};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{Answer, Stored, Stream};
 use crate::streams::Held;
@@ -181,7 +181,9 @@ async fn body(
                 return Err(ProtocolError::new("BODY_TOO_LARGE", message));
             }
             // As it comes: a client that promises much and sends little takes little.
-            taken.push(shared.memory.take(data.len()).await?);
+            if bytes.len() + data.len() > SMALL {
+                taken.push(shared.memory.take(data.len()).await?);
+            }
             bytes.extend_from_slice(&data);
         }
         Ok((bytes, taken))
@@ -204,16 +206,17 @@ fn stream(
     shared: &Shared,
     session: Session,
     baton: Option<&str>,
-) -> Result<(Held, Principal), Failure> {
+) -> Result<(Held, String), Failure> {
     let Session { principal, right, database } = session;
+    let proof = principal.proof(right);
     let held = match baton {
-        Some(baton) => shared.streams.resume(baton, &database.name, &principal.name)?,
+        Some(baton) => shared.streams.resume(baton, &database.name, &proof)?,
         None => {
             let stream = Stream::new(database.database(), &principal, right);
             shared.streams.open(stream, database, &shared.kept)?
         }
     };
-    Ok((held, principal))
+    Ok((held, proof))
 }
 
 async fn pipeline(
@@ -225,7 +228,7 @@ async fn pipeline(
     let session = enter(shared, &request, database.as_deref()).await?;
     let (body, taken) = body(shared, request).await?;
     let pipeline = PipelineRequest::decode(&body, encoding)?;
-    let (mut held, principal) = stream(shared, session, pipeline.baton.as_deref())?;
+    let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref())?;
     let mut results = Vec::with_capacity(pipeline.requests.len());
     let (mut is_closed, answer) = (false, Answer::default());
     for request in pipeline.requests {
@@ -234,7 +237,7 @@ async fn pipeline(
         results.push(stream.run(request, stored, encoding, &answer).await);
     }
     let is_kept = !is_closed && held.has_state();
-    let baton = is_kept.then(|| shared.streams.next_baton(&mut held, &principal.name));
+    let baton = is_kept.then(|| shared.streams.next_baton(&mut held, &proof));
     if is_kept {
         held.keep();
     }
@@ -257,9 +260,9 @@ async fn cursor(
     let session = enter(shared, &request, database.as_deref()).await?;
     let (body, taken) = body(shared, request).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&body, encoding)?;
-    let (mut held, principal) = stream(shared, session, baton.as_deref())?;
+    let (mut held, proof) = stream(shared, session, baton.as_deref())?;
     let mut head = Vec::new();
-    let baton = shared.streams.next_baton(&mut held, &principal.name);
+    let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
     let (send, sent) = mpsc::channel(AHEAD);
     tokio::spawn(async move {

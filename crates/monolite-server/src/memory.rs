@@ -26,9 +26,9 @@ const STALL: Duration = Duration::from_secs(30);
 /// Bytes; some 16 KiB a second, which a bad connection has.
 const ENOUGH: usize = 512 << 10;
 
-/// What an answer over HTTP takes without asking: connections are few enough for it, and one who
-/// wants little does not wait for those who take much.
-const SMALL: usize = 64 << 10;
+/// What a request or an answer takes without asking: connections are few enough for it, and one
+/// who wants little does not wait for those who take much.
+pub(crate) const SMALL: usize = 64 << 10;
 
 /// A budget of memory; a clone is the same one.
 #[derive(Clone, Debug)]

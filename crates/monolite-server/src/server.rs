@@ -1,8 +1,10 @@
 //! Owns the life of a server: its listeners, its connections, its end.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -27,8 +29,12 @@ use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::{Shared, admin, http, log};
 
-/// How long a connection may wait for a request, and a client take for its head.
-const IDLE: Duration = Duration::from_secs(75);
+/// How long a connection may wait for a request, and a client take for its head. Heads that never
+/// end hold no place for longer.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Most connections from one address of another machine; a proxy here has as many as it likes.
+const OF_ADDRESS: usize = 256;
 
 /// Largest head of a request.
 const HEADER_BYTES: usize = 16 << 10;
@@ -118,18 +124,50 @@ impl Server {
     }
 }
 
-async fn accept(listener: &TcpListener) -> Patient<TcpStream> {
+async fn accept(listener: &TcpListener) -> (Patient<TcpStream>, IpAddr) {
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => {
+            Ok((socket, from)) => {
                 // An answer is one write; the next must not wait for its acknowledgement.
                 let _ = socket.set_nodelay(true);
-                return Patient::new(socket);
+                return (Patient::new(socket), from.ip());
             }
             Err(error) => {
                 // No descriptors are left, perhaps: those of connections that end give some.
                 log::error(&format!("a connection was not accepted: {error}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// How many connections each address of other machines has.
+#[derive(Default)]
+struct Addresses(Mutex<HashMap<IpAddr, usize>>);
+
+/// One of them, until it is dropped.
+struct OfAddress(Arc<Addresses>, IpAddr);
+
+impl Addresses {
+    /// `None` if the address has as many as it may.
+    fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<OfAddress> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(from).or_default();
+        if *count >= OF_ADDRESS && !from.is_loopback() {
+            return None;
+        }
+        *count += 1;
+        Some(OfAddress(Arc::clone(self), from))
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.1);
             }
         }
     }
@@ -142,9 +180,11 @@ async fn accept_clients(
     connections: &GracefulShutdown,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let addresses = Arc::new(Addresses::default());
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
-        let socket = accept(&listener).await;
+        let (socket, from) = accept(&listener).await;
+        let Some(of_address) = addresses.enter(from) else { continue };
         let (shared, watcher) = (Arc::clone(shared), connections.watcher());
         let tls = tls.as_ref().map(|tls| tls.acceptor());
         tokio::spawn(async move {
@@ -158,7 +198,7 @@ async fn accept_clients(
                     }
                 }
             }
-            drop(place);
+            drop((place, of_address));
         });
     }
 }
@@ -169,7 +209,7 @@ async fn accept_operators(
     connections: &GracefulShutdown,
 ) {
     loop {
-        let socket = accept(&listener).await;
+        let (socket, _) = accept(&listener).await;
         let (shared, watcher) = (Arc::clone(shared), connections.watcher());
         let answer = move |request| admin::answer(Arc::clone(&shared), request);
         tokio::spawn(serve(TokioIo::new(socket), watcher, answer));

@@ -22,7 +22,7 @@ pub(crate) mod cursor;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{self, Row};
 use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction};
@@ -44,6 +44,9 @@ const STORED_BYTES: usize = 64 << 10;
 
 /// Most bytes of stored texts in one request.
 const RESOLVED_BYTES: usize = 1 << 20;
+
+/// How long a statement may take; a write has the engine's own limit besides.
+const STATEMENT_TIME: Duration = Duration::from_secs(30);
 
 /// Longest text of SQL.
 const SQL_BYTES: usize = 1 << 20;
@@ -207,7 +210,8 @@ impl Last {
     /// Behind `what`, which gave `result`.
     fn behind(self, what: &Prepared, result: &StmtResult) -> Last {
         Last {
-            rowid: result.last_insert_rowid.unwrap_or(self.rowid),
+            // A table WITHOUT ROWID leaves 0.
+            rowid: result.last_insert_rowid.filter(|rowid| *rowid != 0).unwrap_or(self.rowid),
             changes: if changes_rows(&what.sql) { result.affected_row_count } else { self.changes },
         }
     }
@@ -237,6 +241,7 @@ impl Stream {
     /// A stream of `principal`, whose calls the engine shows under its name.
     pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
+        let db = db.with_time_limit(STATEMENT_TIME);
         let db = if right == Right::ReadWrite { db } else { db.read_only() };
         Stream {
             db,
@@ -459,7 +464,17 @@ impl Stream {
         if is_first {
             self.begin(false)?;
         }
-        self.open()?.savepoint(name).await.map_err(|error| protocol_error(&error))?;
+        let opened = match self.open() {
+            Ok(tx) => tx.savepoint(name).await.map_err(|error| protocol_error(&error)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
+            if is_first {
+                // Nothing was begun, and what follows is in autocommit.
+                self.close();
+            }
+            return Err(error);
+        }
         if is_first || !self.savepoints.is_empty() {
             self.savepoints.push(name.to_owned());
         }

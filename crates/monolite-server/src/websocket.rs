@@ -25,6 +25,7 @@ use hyper::upgrade::Upgraded;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -38,7 +39,7 @@ use crate::hrana::{
     Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
     SocketResponse, StreamRequest, StreamResponse,
 };
-use crate::memory::{Taken, keep_only};
+use crate::memory::{Memory, SMALL, Taken, keep_only};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
@@ -47,6 +48,9 @@ const REQUESTS: usize = 1_024;
 
 /// Streams of a connection; JavaScript opens one for each transaction.
 const STREAMS: usize = 4_096;
+
+/// Memory of a connection for small requests and answers.
+const SMALL_BYTES: usize = 4 << 20;
 
 /// Cursors that are open at once on a stream.
 const CURSORS: usize = 16;
@@ -171,6 +175,9 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
         cursors: HashMap::new(),
         stored,
         under_way,
+        small: Memory::of(SMALL_BYTES),
+        tasks: JoinSet::new(),
+        token: None,
         say,
     };
     let counted = connection.shared.metrics.connected("websocket");
@@ -214,6 +221,13 @@ struct Connection {
     cursors: HashMap<i32, i32>,
     stored: Stored,
     under_way: Arc<Semaphore>,
+    /// For what is small: this connection's own, so that it waits for itself alone.
+    small: Memory,
+    /// The tasks of the streams, which end with the connection: their reads are in the way of
+    /// others.
+    tasks: JoinSet<()>,
+    /// What hello has shown, to be looked at again: it may be taken back.
+    token: Option<String>,
     say: Speaker,
 }
 
@@ -250,8 +264,8 @@ impl Connection {
                     if heard.elapsed() > PATIENCE {
                         return None;
                     }
-                    if self.principal.as_ref().is_some_and(Principal::has_ended) {
-                        return Some(breach(CloseCode::Policy, "the token has expired"));
+                    if !self.is_still_let_in() {
+                        return Some(breach(CloseCode::Policy, "the token is not good any more"));
                     }
                     let _ = self.say.send((Message::Ping(Default::default()), None));
                     continue;
@@ -272,7 +286,11 @@ impl Connection {
                 }
                 Err(_) => return None,
             };
-            let Ok(taken) = self.shared.memory.take(bytes.len()).await else {
+            let taken = match bytes.len() {
+                small if small <= SMALL => Ok(self.small.take_for_answer(small).await),
+                large => self.shared.memory.take(large).await,
+            };
+            let Ok(taken) = taken else {
                 return Some(breach(CloseCode::Again, "no memory is left; try again later"));
             };
             match ClientMessage::decode(&bytes, self.encoding) {
@@ -303,11 +321,17 @@ impl Connection {
         }
     }
 
+    fn is_still_let_in(&self) -> bool {
+        let again = || self.shared.authenticator.authenticate(self.token.as_deref());
+        self.principal.is_none() || again().is_ok()
+    }
+
     fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
         let is_first = self.principal.is_none();
         match self.shared.authenticator.authenticate(token) {
             Ok(principal) => {
                 self.principal = Some(principal);
+                self.token = token.map(str::to_owned);
                 if is_first {
                     self.answer(&ServerMessage::HelloOk);
                 }
@@ -338,7 +362,7 @@ impl Connection {
         let bytes = ended(request_id, result).encode(self.encoding);
         // Before more is taken: those who have some must not wait for each other.
         drop(taken);
-        let taken = self.shared.memory.take_for_answer(bytes.len()).await;
+        let taken = take(&self.shared, &self.small, bytes.len()).await;
         let message = frame(bytes.into(), self.encoding);
         let _ = self.say.send((message, Some((place, taken))));
     }
@@ -412,6 +436,10 @@ impl Connection {
     }
 
     fn open_stream(&mut self, stream_id: i32) -> Result<(), ProtocolError> {
+        if !self.is_still_let_in() {
+            let message = "the token is not good any more";
+            return Err(ProtocolError::new("AUTH_JWT_INVALID", message));
+        }
         if self.streams.contains_key(&stream_id) {
             let message = format!("stream {stream_id} is open already");
             return Err(ProtocolError::new("STREAM_EXISTS", message));
@@ -431,10 +459,18 @@ impl Connection {
             encoding: self.encoding,
             say: self.say.clone(),
             cursors: HashMap::new(),
+            small: self.small.clone(),
         };
-        tokio::spawn(stream.run(asked));
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(stream.run(asked));
         Ok(())
     }
+}
+
+/// Memory for an answer of `bytes`.
+async fn take(shared: &Shared, small: &Memory, bytes: usize) -> Taken {
+    let memory = if bytes <= SMALL { small } else { &shared.memory };
+    memory.take_for_answer(bytes).await
 }
 
 fn no_such(what: &str, number: i32) -> ProtocolError {
@@ -466,6 +502,7 @@ struct StreamTask {
     principal: Principal,
     encoding: Encoding,
     say: Speaker,
+    small: Memory,
     /// What is left of each open cursor.
     cursors: HashMap<i32, (std::vec::IntoIter<CursorEntry>, Taken)>,
 }
@@ -490,7 +527,7 @@ impl StreamTask {
             };
             let bytes = ended(request_id, result).encode(self.encoding);
             drop(taken);
-            let taken = self.shared.memory.take_for_answer(bytes.len()).await;
+            let taken = take(&self.shared, &self.small, bytes.len()).await;
             let message = frame(bytes.into(), self.encoding);
             let _ = self.say.send((message, Some((place, taken))));
         }
@@ -546,8 +583,8 @@ impl StreamTask {
     }
 }
 
-/// All entries of a cursor, and the bytes of its rows. They are fetched piece by piece, between other requests of the stream,
-/// so that no snapshot may wait for the client.
+/// All entries of a cursor, and the bytes of its rows. They are fetched piece by piece, between
+/// other requests of the stream, so that no snapshot may wait for the client.
 async fn whole_cursor(
     stream: &mut Stream,
     batch: Batch,

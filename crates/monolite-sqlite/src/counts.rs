@@ -6,10 +6,10 @@
 //! be told something else in the writer than on its own connection, and conflict for ever.
 //!
 //! # Algorithm
-//! Rows are counted from [`Counts::start`] on. As long as none was changed, `changes()` is 0
-//! (or what was [resumed](Counts::resume)), whatever SQLite's own figure is: that of a statement before. (A statement that changes no rows
-//! sets it to 0 or leaves it, by its kind, so nothing is lost.) SQLite's own figure of the rowid
-//! inserted last can be set, and is.
+//! Rows are counted from [`Counts::start`] on. As long as none was changed, `changes()` is 0 (or
+//! what was [resumed](Counts::resume)), whatever SQLite's own figure is: that of a statement
+//! before. (A statement that changes no rows sets it to 0 or leaves it, by its kind, so nothing is
+//! lost.) SQLite's own figure of the rowid inserted last can be set, and is.
 //!
 //! Rows that a virtual table writes on the engine's demand are left out of the figures. SQLite's
 //! own figure of the latest statement tells of such a row then, and stands for what it was before

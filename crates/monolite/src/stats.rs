@@ -214,8 +214,8 @@ statistics! {
     }
 }
 
-/// Statistics of databases as Prometheus reads them, each with a name, which its samples have as
-/// the label `database`; and those of calls with names in this process, see [`name_stats`].
+/// Statistics of databases as Prometheus reads them, each with a name of its own, which its samples
+/// have as the label `database`; and those of calls with names in this process, see [`name_stats`].
 ///
 /// Serve it as `text/plain; version=0.0.4`. The names of all figures are in `docs/stats.md`, alarms
 /// in `docs/guides/monitoring.md`.

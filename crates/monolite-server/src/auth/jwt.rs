@@ -15,7 +15,7 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
-use super::{Grant, Principal, Refusal, Right, text_of};
+use super::{Grant, Kind, Principal, Refusal, Right, text_of};
 use crate::files::ConfigError;
 
 /// How far the clocks of two machines may be apart.
@@ -115,15 +115,16 @@ impl Keys {
         let number = self.0.iter().position(|key| is_of(&key)).ok_or(Refusal::Invalid)?;
         let claims: Claims = read(&decode(claims)?)?;
         let time = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-        let expires = claims.exp.map(|exp| time(exp).ok_or(Refusal::Invalid)).transpose()?;
-        if expires.is_some_and(|expires| expires + LEEWAY < now) {
+        let end = |exp| time(exp).and_then(|exp| exp.checked_add(LEEWAY)).ok_or(Refusal::Invalid);
+        let expires = claims.exp.map(end).transpose()?;
+        if expires.is_some_and(|expires| expires < now) {
             return Err(Refusal::Expired);
         }
         if claims.nbf.is_some_and(|nbf| time(nbf).is_none_or(|nbf| nbf > now + LEEWAY)) {
             return Err(Refusal::Early);
         }
         let name = claims.sub.clone().unwrap_or_else(|| format!("key {}", number + 1));
-        Ok(Principal::new(&name, expires, claims.grants(default)))
+        Ok(Principal::new(Kind::Signed, &name, claims.grants(default)))
     }
 }
 
@@ -134,19 +135,15 @@ fn read<T: for<'t> Deserialize<'t>>(json: &[u8]) -> Result<T, Refusal> {
 impl Claims {
     fn grants(self, default: Right) -> Vec<Grant> {
         let Claims { id, a, p, .. } = self;
-        let mut grants = Vec::new();
-        if let Some(rights) = p {
-            let of = |names: Option<Names>, right| {
-                names.map(|names| Grant { right, databases: Some(names.ns) })
-            };
-            grants.extend(of(rights.rw, Right::ReadWrite));
-            grants.extend(of(rights.ro, Right::ReadOnly));
-            grants.extend(of(rights.roa, Right::ReadOnly));
-            if a.is_none() && id.is_none() {
-                return grants;
-            }
-        }
-        grants.push(Grant { right: a.unwrap_or(default), databases: id.map(|id| vec![id]) });
-        grants
+        // As in sqld, it stands for the other two.
+        let Some(Rights { ro, roa, rw }) = p else {
+            let databases = id.map(|id| vec![id]);
+            return vec![Grant { right: a.unwrap_or(default), databases }];
+        };
+        let of = |names: Option<Names>, right| {
+            names.map(|names| Grant { right, databases: Some(names.ns) })
+        };
+        let grants = [of(rw, Right::ReadWrite), of(ro, Right::ReadOnly), of(roa, Right::ReadOnly)];
+        grants.into_iter().flatten().collect()
     }
 }

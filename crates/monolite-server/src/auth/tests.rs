@@ -102,8 +102,10 @@ fn only_tokens_that_a_key_of_the_file_has_signed_are_good() {
         (at(-59, 59), at(-61, 0), at(100, 61)),
         (None, Some(Refusal::Expired), Some(Refusal::Early))
     );
-    let forever = json!({ "exp": u64::MAX });
-    assert_eq!(refusal(&authenticator, Some(&one.good(&forever))), Some(Refusal::Invalid));
+    for forever in [u64::MAX, i64::MAX as u64, i64::MAX as u64 - 1] {
+        let forever = one.good(&json!({ "exp": forever }));
+        assert_eq!(refusal(&authenticator, Some(&forever)), Some(Refusal::Invalid));
+    }
 }
 
 #[test]
@@ -125,6 +127,8 @@ fn a_token_gives_the_rights_that_it_names() {
     assert_eq!(of(rights.clone(), "shop"), write);
     assert_eq!(of(rights.clone(), "log"), read);
     assert_eq!(of(rights, "other"), None);
+    let mixed = json!({ "a": "rw", "id": "log", "p": { "ro": { "ns": ["shop"] } } });
+    assert_eq!((of(mixed.clone(), "shop"), of(mixed, "log")), (read, None));
     let unknown = signer.good(&json!({ "a": "admin" }));
     assert_eq!(refusal(&authenticator, Some(&unknown)), Some(Refusal::Invalid));
 }

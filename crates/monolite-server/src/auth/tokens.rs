@@ -24,7 +24,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, Principal, Refusal, Right, now, text_of};
+use super::{Grant, Kind, Principal, Refusal, Right, now, text_of};
 use crate::files::ConfigError;
 
 pub(super) const PREFIX: &str = "mono_";
@@ -72,7 +72,7 @@ impl Tokens {
             return Err(Refusal::Expired);
         }
         let grant = Grant { right: entry.right, databases: entry.databases.clone() };
-        Ok(Principal::new(&entry.name, expires, vec![grant]))
+        Ok(Principal::new(Kind::Issued, &entry.name, vec![grant]))
     }
 }
 

@@ -12,3 +12,4 @@ mod model;
 mod pipeline;
 mod served;
 mod tls;
+mod websocket;

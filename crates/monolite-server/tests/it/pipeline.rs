@@ -366,3 +366,36 @@ fn a_statement_that_is_told_to_have_failed_changes_nothing() {
     let rolled_back = client.execute("INSERT OR ROLLBACK INTO t VALUES (1, 2)").unwrap_err();
     assert_eq!(rolled_back["code"], "SQLITE_CONSTRAINT", "{rolled_back}");
 }
+
+#[test]
+fn a_cursor_sends_its_rows_and_its_end() {
+    let served = with_table();
+    let batch = json!({ "steps": [
+        { "stmt": { "sql": "INSERT INTO t VALUES (4, 'a'), (5, 'b')" } },
+        { "stmt": { "sql": "SELECT x FROM t ORDER BY id" } },
+        { "stmt": { "sql": "SELEC" } },
+    ] });
+    let mut answer = ureq::post(format!("{}/v3/cursor", served.url))
+        .send_json(json!({ "batch": batch }))
+        .unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/plain");
+    let text = answer.body_mut().read_to_string().unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["baton"].is_string());
+    let kinds: Vec<_> = lines[1..].iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "step_begin",
+            "step_end",
+            "step_begin",
+            "row",
+            "row",
+            "step_end",
+            "step_error",
+            "replication_index",
+        ]
+    );
+    assert_eq!(lines[2]["last_insert_rowid"], 5);
+    assert_eq!(lines[5]["row"][0]["value"], "b");
+}

@@ -159,21 +159,22 @@ fn check_companions(path: &Path, known: &Path) -> Result<()> {
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let length = fs::metadata(&beside).map_or(0, |meta| meta.len());
-    let found = fs::canonicalize(&beside).ok();
+    // None, or it is deleted now: a close of the database does that. A link to nothing was found
+    // above.
+    let Ok(found) = fs::canonicalize(&beside) else { return Ok(()) };
+    let length = fs::metadata(&found).map_or(0, |meta| meta.len());
     let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-    if length > WAL_WITHOUT_FRAMES && !is_link && found.as_ref() != Some(&own) {
-        let target = found.unwrap_or_default();
+    if length > WAL_WITHOUT_FRAMES && !is_link && found != own {
         let message = format!(
             "{} cannot be opened: its WAL, {}, is a link to {} ({length} bytes), and SQLite keeps \
              the WAL beside the database; put that in the place of the link",
             path.display(),
             beside.display(),
-            target.display()
+            found.display()
         );
         return Err(Error::new(ErrorKind::Storage, message));
     }
-    if length > WAL_WITHOUT_FRAMES && found != Some(own) {
+    if length > WAL_WITHOUT_FRAMES && found != own {
         let message = format!(
             "{} is a link to {}, and beside the link there is a WAL, {} ({length} bytes), that may \
              hold commits: the database was moved without it; move it beside the database, or away \

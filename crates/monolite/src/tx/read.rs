@@ -351,9 +351,9 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.settle_schema_at_end()?)
     }
 
-    /// Has SQL's `last_insert_rowid()` and `changes()` tell of a statement that ran in a transaction
-    /// before, until one of this transaction inserts or changes something. For a server whose
-    /// clients take several transactions for one session.
+    /// Has SQL's `last_insert_rowid()` and `changes()` tell of a statement of a transaction before,
+    /// until one of this transaction inserts or changes something. For a server whose clients take
+    /// several transactions for one session.
     #[doc(hidden)]
     pub fn resume_counts(&self, rowid: i64, changes: u64) {
         self.connection.counts().resume(rowid, changes.cast_signed());
