@@ -22,7 +22,7 @@ use crate::hrana::{
 };
 use crate::stream::cursor::AHEAD;
 use crate::stream::{Stored, Stream};
-use crate::streams::Held;
+use crate::streams::{Held, NO_STATE};
 use crate::websocket;
 
 /// Largest body of a request.
@@ -200,7 +200,7 @@ fn stream(
     baton: Option<&str>,
 ) -> Result<(Held, Principal), Failure> {
     let Session { principal, right, database } = session;
-    let held = match baton {
+    let held = match baton.filter(|baton| *baton != NO_STATE) {
         Some(baton) => shared.streams.resume(baton, &database.name, &principal.name)?,
         None => {
             let stream = Stream::new(&database.database().with_principal(principal.id), right);
@@ -227,11 +227,15 @@ async fn pipeline(
         let crate::streams::Session { stream, stored, .. } = &mut *held;
         results.push(stream.run(request, stored, encoding).await);
     }
-    let is_kept = !is_closed && held.has_state();
-    let baton = is_kept.then(|| shared.streams.next_baton(&mut held, &principal.name));
-    if is_kept {
-        held.keep();
-    }
+    let baton = match (is_closed, held.has_state()) {
+        (true, _) => None,
+        (false, false) => Some(NO_STATE.to_owned()),
+        (false, true) => {
+            let baton = shared.streams.next_baton(&mut held, &principal.name);
+            held.keep();
+            Some(baton)
+        }
+    };
     let bytes = PipelineResponse { baton, results }.encode(encoding);
     let kind = match encoding {
         Encoding::Json => "application/json",

@@ -49,7 +49,50 @@ fn a_result_has_what_clients_read() {
         (&read["affected_row_count"], &read["last_insert_rowid"]),
         (&json!(0), &json!(null))
     );
-    assert_eq!(client.baton, None, "nothing is left to be kept");
+}
+
+#[test]
+fn a_second_statement_is_refused_in_the_words_that_clients_look_for() {
+    let served = with_table();
+    let error = served.stream().execute("SELECT 1; SELECT 2").unwrap_err();
+    assert_eq!(error["code"], "SQL_MANY_STATEMENTS");
+    assert!(error["message"].as_str().unwrap().contains("more than one statement"), "{error}");
+}
+
+#[test]
+fn a_stream_without_state_goes_on_with_any_server() {
+    let (first, second) = (with_table(), with_table());
+    let mut client = first.stream();
+    client.execute("BEGIN").unwrap();
+    client.execute("COMMIT").unwrap();
+    let baton = client.baton.clone().expect("Go takes the lack of one for a dead connection");
+    // Good more than once, since a new stream comes of it each time.
+    for server in [&first, &first, &second] {
+        let mut client = server.stream();
+        client.baton = Some(baton.clone());
+        client.execute("BEGIN").unwrap();
+        assert_ne!(client.baton.as_ref(), Some(&baton), "a transaction has state");
+        client.execute("COMMIT").unwrap();
+    }
+    client.one(json!({ "type": "close" })).unwrap();
+    assert_eq!(client.baton, None, "it is closed");
+}
+
+#[test]
+fn a_cursor_sends_the_rows_of_a_query_and_of_a_write() {
+    let served = with_table();
+    let steps =
+        ["SELECT 7 AS n", "INSERT INTO t(x) VALUES (1), (2) RETURNING id", "SELECT 1 WHERE 0"];
+    let steps: Vec<Value> =
+        steps.iter().map(|sql| json!({ "stmt": { "sql": sql, "want_rows": true } })).collect();
+    let lines = served.lines("/v3/cursor", &json!({ "batch": { "steps": steps } }));
+    assert!(lines[0]["baton"].is_string());
+    let kinds: Vec<&str> = lines[1..].iter().map(|line| line["type"].as_str().unwrap()).collect();
+    let query = ["step_begin", "row", "step_end"];
+    let write = ["step_begin", "row", "row", "step_end"];
+    let empty = ["step_begin", "step_end", "replication_index"];
+    assert_eq!(kinds, [&query[..], &write, &empty].concat());
+    assert_eq!(lines[2]["row"], json!([{ "type": "integer", "value": "7" }]));
 }
 
 #[test]
@@ -82,7 +125,7 @@ fn a_transaction_spans_requests_and_holds_nothing_up() {
     let open = client.one(json!({ "type": "get_autocommit" })).unwrap();
     assert_eq!(open["is_autocommit"], false);
     client.execute("COMMIT").unwrap();
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(client.value("SELECT count(*) FROM t"), "2");
     client.execute("BEGIN").unwrap();
     client.execute("DELETE FROM t").unwrap();
@@ -152,7 +195,7 @@ fn a_batch_is_one_transaction_or_none() {
     assert!(failed["step_results"][3].is_null() && failed["step_errors"][3].is_null());
     assert!(failed["step_results"][4].is_null(), "it was not committed");
     assert!(failed["step_results"][5].is_object(), "it was rolled back");
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(client.value("SELECT count(*) FROM t"), "1");
 }
 
@@ -223,7 +266,7 @@ fn savepoints_nest_and_the_outermost_commits() {
     }
     assert_eq!(served.stream().value("SELECT count(*) FROM t"), "0");
     client.execute("RELEASE A").unwrap();
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(served.stream().value("SELECT count(*) FROM t"), "1");
     assert!(client.execute("RELEASE a").is_err());
 }
