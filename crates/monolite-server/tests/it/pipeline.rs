@@ -60,6 +60,20 @@ fn a_second_statement_is_refused_in_the_words_that_clients_look_for() {
 }
 
 #[test]
+fn values_that_do_not_fit_the_statement_have_a_code_of_their_own() {
+    let served = with_table();
+    let one = json!({ "type": "integer", "value": "1" });
+    for stmt in [
+        json!({ "sql": "SELECT ?, ?", "args": [one] }),
+        json!({ "sql": "SELECT ?" }),
+        json!({ "sql": "SELECT :a, ?", "named_args": [{ "name": "a", "value": one }] }),
+    ] {
+        let error = served.stream().one(json!({ "type": "execute", "stmt": stmt })).unwrap_err();
+        assert_eq!(error["code"], "ARGS_INVALID", "{stmt}: {error}");
+    }
+}
+
+#[test]
 fn a_stream_without_state_goes_on_with_any_server() {
     let (first, second) = (with_table(), with_table());
     let mut client = first.stream();
