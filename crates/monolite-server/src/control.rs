@@ -53,6 +53,11 @@ impl Pragma {
                 number(&self.name)
             }
             ("cache_size" | "temp_store", Some(_)) => Some(Control::Nothing),
+            // SQLAlchemy asks at its first connection. Without a shared cache it means nothing.
+            ("read_uncommitted", None) => {
+                Some(Control::Instead("SELECT 0 AS read_uncommitted".into()))
+            }
+            ("read_uncommitted", Some(_)) => Some(Control::Nothing),
             ("journal_mode", Some("wal")) => {
                 Some(Control::Instead("SELECT 'wal' AS journal_mode".into()))
             }
@@ -231,6 +236,8 @@ fn the_words_of_control_are_read_to_their_end() {
         ("PRAGMA cache_size=-2000;", Some(Control::Nothing)),
         ("PRAGMA busy_timeout(5000)", instead("SELECT 5000 AS timeout")),
         ("PRAGMA threads = -7", instead("SELECT -7 AS threads")),
+        ("PRAGMA read_uncommitted", instead("SELECT 0 AS read_uncommitted")),
+        ("PRAGMA read_uncommitted = 1", Some(Control::Nothing)),
         ("PRAGMA journal_mode=WAL", instead("SELECT 'wal' AS journal_mode")),
         ("PRAGMA", None),
         ("SELECT 1", None),

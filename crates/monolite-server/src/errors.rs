@@ -32,6 +32,7 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
         ErrorKind::Invalid if extended.is_some_and(|code| code & 0xff == ffi::SQLITE_AUTH) => {
             ("BLOCKED", None)
         }
+        ErrorKind::Invalid if is_of_arguments(error) => ("ARGS_INVALID", None),
         ErrorKind::Invalid if offset.is_some() => ("SQL_INPUT_ERROR", None),
         ErrorKind::CommitUnknown => ("SQLITE_IOERR", Some("COMMIT_UNKNOWN")),
         ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Closed => ("SQLITE_IOERR", None),
@@ -52,6 +53,13 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
         extended_code: extended_code.filter(|extended| *extended != code).map(str::to_owned),
         offset,
     }
+}
+
+/// Whether the values did not fit the statement. Python's client has an exception for that.
+fn is_of_arguments(error: &monolite::Error) -> bool {
+    use monolite_sqlite::rusqlite::Error::InvalidParameterCount;
+    let is_range = error.extended_code() == Some(ffi::SQLITE_RANGE);
+    is_range || matches!(error.sqlite(), Some(InvalidParameterCount(..)))
 }
 
 /// What a closure of the server's has failed with, which the engine passes on as it is.

@@ -21,7 +21,7 @@ use crate::hrana::{
 use crate::memory::{SMALL, Taken, charged};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{Answer, Stored, Stream};
-use crate::streams::Held;
+use crate::streams::{Held, NO_STATE};
 use crate::websocket;
 
 /// Largest body of a request.
@@ -209,7 +209,7 @@ fn stream(
 ) -> Result<(Held, String), Failure> {
     let Session { principal, right, database } = session;
     let proof = principal.proof(right);
-    let held = match baton {
+    let held = match baton.filter(|baton| *baton != NO_STATE) {
         Some(baton) => shared.streams.resume(baton, &database.name, &proof)?,
         None => {
             let stream = Stream::new(database.database(), &principal, right);
@@ -236,11 +236,15 @@ async fn pipeline(
         let crate::streams::Session { stream, stored, .. } = &mut *held;
         results.push(stream.run(request, stored, encoding, &answer).await);
     }
-    let is_kept = !is_closed && held.has_state();
-    let baton = is_kept.then(|| shared.streams.next_baton(&mut held, &proof));
-    if is_kept {
-        held.keep();
-    }
+    let baton = match (is_closed, held.has_state()) {
+        (true, _) => None,
+        (false, false) => Some(NO_STATE.to_owned()),
+        (false, true) => {
+            let baton = shared.streams.next_baton(&mut held, &proof);
+            held.keep();
+            Some(baton)
+        }
+    };
     let bytes = PipelineResponse { baton, results }.encode(encoding);
     let kind = match encoding {
         Encoding::Json => "application/json",

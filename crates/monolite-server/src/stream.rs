@@ -597,7 +597,7 @@ fn one_statement(sql: &str) -> Result<(), ProtocolError> {
         return Err(ProtocolError::new("SQL_NO_STATEMENT", "the SQL has no statement"));
     }
     if statements.next().is_some() {
-        let message = "the SQL has several statements; send a batch or a sequence";
+        let message = "the SQL has more than one statement; send a batch or a sequence";
         return Err(ProtocolError::new("SQL_MANY_STATEMENTS", message));
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! # Format
 //! A baton is base64 without padding of: the stream's number (16 random bytes), how many requests
 //! it has had (8, big-endian), and an HMAC-SHA256 over both, the database and the principal (32),
-//! with a key drawn at start.
+//! with a key drawn at start. That of a stream without state is [`NO_STATE`].
 //!
 //! # Invariants
 //! - A baton is good for one request. The second request with it is refused, and the stream lives
@@ -34,6 +34,11 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(65);
 
 /// Most streams that live at once.
 const MOST: usize = 10_000;
+
+/// The baton of a stream that has nothing to be kept: the next request with it gets a new stream,
+/// however late it comes, also from a server that was started again. The Go client takes the lack
+/// of a baton for a dead connection, which it can replace only outside of a `sql.Conn`.
+pub(crate) const NO_STATE: &str = "none";
 
 type Number = [u8; 16];
 

@@ -97,7 +97,9 @@ impl Stream {
         let read = self.db.read_durable(move |tx| {
             let mut has_begun = false;
             let send = |entry| {
-                let sent = runtime.block_on(async { timeout(STALL, entries.send(entry)).await });
+                // The timer is made inside: it looks for the runtime of its thread.
+                let sent = async { timeout(STALL, entries.send(entry)).await };
+                let sent = runtime.block_on(sent);
                 sent.ok().and_then(Result::ok).ok_or_else(|| {
                     let message = format!("the client took no row for {} s", STALL.as_secs());
                     Own::as_sqlite(ProtocolError::new("CURSOR_STALLED", message))

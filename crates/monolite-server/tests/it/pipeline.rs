@@ -49,7 +49,64 @@ fn a_result_has_what_clients_read() {
         (&read["affected_row_count"], &read["last_insert_rowid"]),
         (&json!(0), &json!(null))
     );
-    assert_eq!(client.baton, None, "nothing is left to be kept");
+}
+
+#[test]
+fn a_second_statement_is_refused_in_the_words_that_clients_look_for() {
+    let served = with_table();
+    let error = served.stream().execute("SELECT 1; SELECT 2").unwrap_err();
+    assert_eq!(error["code"], "SQL_MANY_STATEMENTS");
+    assert!(error["message"].as_str().unwrap().contains("more than one statement"), "{error}");
+}
+
+#[test]
+fn values_that_do_not_fit_the_statement_have_a_code_of_their_own() {
+    let served = with_table();
+    let one = json!({ "type": "integer", "value": "1" });
+    for stmt in [
+        json!({ "sql": "SELECT ?, ?", "args": [one] }),
+        json!({ "sql": "SELECT ?" }),
+        json!({ "sql": "SELECT :a, ?", "named_args": [{ "name": "a", "value": one }] }),
+    ] {
+        let error = served.stream().one(json!({ "type": "execute", "stmt": stmt })).unwrap_err();
+        assert_eq!(error["code"], "ARGS_INVALID", "{stmt}: {error}");
+    }
+}
+
+#[test]
+fn a_stream_without_state_goes_on_with_any_server() {
+    let (first, second) = (with_table(), with_table());
+    let mut client = first.stream();
+    client.execute("BEGIN").unwrap();
+    client.execute("COMMIT").unwrap();
+    let baton = client.baton.clone().expect("Go takes the lack of one for a dead connection");
+    // Good more than once, since a new stream comes of it each time.
+    for server in [&first, &first, &second] {
+        let mut client = server.stream();
+        client.baton = Some(baton.clone());
+        client.execute("BEGIN").unwrap();
+        assert_ne!(client.baton.as_ref(), Some(&baton), "a transaction has state");
+        client.execute("COMMIT").unwrap();
+    }
+    client.one(json!({ "type": "close" })).unwrap();
+    assert_eq!(client.baton, None, "it is closed");
+}
+
+#[test]
+fn a_cursor_sends_the_rows_of_a_query_and_of_a_write() {
+    let served = with_table();
+    let steps =
+        ["SELECT 7 AS n", "INSERT INTO t(x) VALUES (1), (2) RETURNING id", "SELECT 1 WHERE 0"];
+    let steps: Vec<Value> =
+        steps.iter().map(|sql| json!({ "stmt": { "sql": sql, "want_rows": true } })).collect();
+    let lines = served.lines("/v3/cursor", &json!({ "batch": { "steps": steps } }));
+    assert!(lines[0]["baton"].is_string());
+    let kinds: Vec<&str> = lines[1..].iter().map(|line| line["type"].as_str().unwrap()).collect();
+    let query = ["step_begin", "row", "step_end"];
+    let write = ["step_begin", "row", "row", "step_end"];
+    let empty = ["step_begin", "step_end", "replication_index"];
+    assert_eq!(kinds, [&query[..], &write, &empty].concat());
+    assert_eq!(lines[2]["row"], json!([{ "type": "integer", "value": "7" }]));
 }
 
 #[test]
@@ -82,7 +139,7 @@ fn a_transaction_spans_requests_and_holds_nothing_up() {
     let open = client.one(json!({ "type": "get_autocommit" })).unwrap();
     assert_eq!(open["is_autocommit"], false);
     client.execute("COMMIT").unwrap();
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(client.value("SELECT count(*) FROM t"), "2");
     client.execute("BEGIN").unwrap();
     client.execute("DELETE FROM t").unwrap();
@@ -152,7 +209,7 @@ fn a_batch_is_one_transaction_or_none() {
     assert!(failed["step_results"][3].is_null() && failed["step_errors"][3].is_null());
     assert!(failed["step_results"][4].is_null(), "it was not committed");
     assert!(failed["step_results"][5].is_object(), "it was rolled back");
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(client.value("SELECT count(*) FROM t"), "1");
 }
 
@@ -223,7 +280,7 @@ fn savepoints_nest_and_the_outermost_commits() {
     }
     assert_eq!(served.stream().value("SELECT count(*) FROM t"), "0");
     client.execute("RELEASE A").unwrap();
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(served.stream().value("SELECT count(*) FROM t"), "1");
     assert!(client.execute("RELEASE a").is_err());
 }
@@ -289,7 +346,7 @@ fn a_rebuild_without_foreign_keys_keeps_the_children() {
     }
     client.execute("COMMIT").unwrap();
     client.execute("PRAGMA foreign_keys = ON").unwrap();
-    assert_eq!(client.baton, None);
+    assert_eq!(client.baton.as_deref(), Some("none"));
     assert_eq!(client.value("SELECT count(*) FROM c"), "2");
     // In one batch, as `migrate()` of `@libsql/client`.
     let mut steps = vec![("PRAGMA foreign_keys=off".to_owned(), Value::Null)];
@@ -365,37 +422,4 @@ fn a_statement_that_is_told_to_have_failed_changes_nothing() {
     client.execute("INSERT INTO t VALUES (1, 1)").unwrap();
     let rolled_back = client.execute("INSERT OR ROLLBACK INTO t VALUES (1, 2)").unwrap_err();
     assert_eq!(rolled_back["code"], "SQLITE_CONSTRAINT", "{rolled_back}");
-}
-
-#[test]
-fn a_cursor_sends_its_rows_and_its_end() {
-    let served = with_table();
-    let batch = json!({ "steps": [
-        { "stmt": { "sql": "INSERT INTO t VALUES (4, 'a'), (5, 'b')" } },
-        { "stmt": { "sql": "SELECT x FROM t ORDER BY id" } },
-        { "stmt": { "sql": "SELEC" } },
-    ] });
-    let mut answer = ureq::post(format!("{}/v3/cursor", served.url))
-        .send_json(json!({ "batch": batch }))
-        .unwrap();
-    assert_eq!(answer.headers()["content-type"], "text/plain");
-    let text = answer.body_mut().read_to_string().unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines[0]["baton"].is_string());
-    let kinds: Vec<_> = lines[1..].iter().map(|line| line["type"].as_str().unwrap()).collect();
-    assert_eq!(
-        kinds,
-        [
-            "step_begin",
-            "step_end",
-            "step_begin",
-            "row",
-            "row",
-            "step_end",
-            "step_error",
-            "replication_index",
-        ]
-    );
-    assert_eq!(lines[2]["last_insert_rowid"], 5);
-    assert_eq!(lines[5]["row"][0]["value"], "b");
 }

@@ -69,6 +69,13 @@ impl Served {
         (answer.status().as_u16(), body.unwrap_or(Value::String(text)))
     }
 
+    /// The values that the server answers to a POST at `path`, one a line.
+    pub(crate) fn lines(&self, path: &str, body: &Value) -> Vec<Value> {
+        let mut answer = ureq::post(format!("{}{path}", self.url)).send_json(body).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// A new stream.
     pub(crate) fn stream(&self) -> Client<'_> {
         Client { served: self, baton: None }
