@@ -140,7 +140,7 @@ pub(super) const ROWS: &[Row] = &[
     ("a backup restored by `mv", REPLACED, saved(backup_in_its_place)),
     ("a backup restored by `mv`", OPEN, scene!(opened_beside_a_lost_file)),
     ("a backup restored by `cp", CUT, file(backup_over_it)),
-    ("a backup restored beside", "is of another database", file(backup_in_its_place)),
+    ("a copy restored beside", "malformed", file(backup_in_its_place)),
     // Opened a second time.
     ("here, at the same path", OPEN, scene!(at_its_path)),
     ("here, as `./db`", OPEN, scene!(in_a_roundabout_way)),
