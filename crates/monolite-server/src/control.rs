@@ -100,7 +100,8 @@ impl Control {
                  open the other one by its own URL",
             )),
             "VACUUM" => Some(Control::Blocked(
-                "VACUUM is refused over the network: it rewrites the file; use `monolite vacuum`",
+                "VACUUM is refused over the network: it rewrites the whole file; stop the server, \
+                 and vacuum the file with sqlite3",
             )),
             _ => None,
         }

@@ -92,8 +92,14 @@ async fn route(
         (Method::POST, "/v3-protobuf/cursor") => {
             cursor(shared, request, database, Encoding::Protobuf).await
         }
-        (Method::POST, "/v1/execute") => execute(shared, request, database).await,
-        (Method::POST, "/v1/batch") => batch(shared, request, database).await,
+        (Method::POST, "/v1/execute") => {
+            let decode = |body: &[u8]| Stmt::decode_v1(body).map(StreamRequest::Execute);
+            alone(shared, request, database, decode).await
+        }
+        (Method::POST, "/v1/batch") => {
+            let decode = |body: &[u8]| Batch::decode_v1(body).map(StreamRequest::Batch);
+            alone(shared, request, database, decode).await
+        }
         (_, path) if path == "/info" || path.starts_with("/sync/") => {
             let message = "this server does not serve embedded replicas; use a remote connection, \
                            or a follower of the archive";
@@ -300,42 +306,23 @@ async fn cursor(
     Ok(response)
 }
 
-/// One statement, without a stream: version 1.
-async fn execute(
+/// One statement or batch, without a stream: version 1.
+async fn alone(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
     database: Option<String>,
+    decode: fn(&[u8]) -> Result<StreamRequest, ProtocolError>,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &request, database.as_deref()).await?;
     let (body, taken) = body(shared, request).await?;
-    let request = StreamRequest::Execute(Stmt::decode_v1(&body)?);
-    let ran = run_alone(session, request).await?;
+    let ran = run_alone(session, decode(&body)?).await?;
     drop(taken);
-    match ran {
-        StreamResponse::Execute(result) => {
-            Ok(charge(shared, "application/json", result.encode_v1()).await)
-        }
-        _ => unreachable!("a statement was run"),
-    }
-}
-
-/// One batch, without a stream: version 1.
-async fn batch(
-    shared: &Arc<Shared>,
-    request: Request<Incoming>,
-    database: Option<String>,
-) -> Result<Response<Body>, Failure> {
-    let session = enter(shared, &request, database.as_deref()).await?;
-    let (body, taken) = body(shared, request).await?;
-    let request = StreamRequest::Batch(Batch::decode_v1(&body)?);
-    let ran = run_alone(session, request).await?;
-    drop(taken);
-    match ran {
-        StreamResponse::Batch(result) => {
-            Ok(charge(shared, "application/json", result.encode_v1()).await)
-        }
-        _ => unreachable!("a batch was run"),
-    }
+    let bytes = match ran {
+        StreamResponse::Execute(result) => result.encode_v1(),
+        StreamResponse::Batch(result) => result.encode_v1(),
+        _ => unreachable!("a statement or a batch was run"),
+    };
+    Ok(charge(shared, "application/json", bytes).await)
 }
 
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
