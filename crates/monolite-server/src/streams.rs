@@ -4,7 +4,8 @@
 //! # Format
 //! A baton is base64 without padding of: the stream's number (16 random bytes), how many requests
 //! it has had (8, big-endian), and an HMAC-SHA256 (32) over both, the database, and the kind,
-//! right and name of the token, with a key drawn at start. That of a stream without state is [`NO_STATE`].
+//! right and name of the token, with a key drawn at start. That of a stream without state is
+//! [`NO_STATE`].
 //!
 //! # Invariants
 //! - A baton is good for one request. The second request with it is refused, and the stream lives
