@@ -10,6 +10,7 @@
 
 use std::sync::Mutex;
 
+use hashbrown::HashSet;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthAction;
 use rusqlite::{Connection, Result};
@@ -27,6 +28,8 @@ pub(crate) struct Drops {
     wants_no_keys: Flag,
     /// The table that the statement drops which was prepared last.
     table: Mutex<Option<String>>,
+    /// Those that statements of the open transaction may have dropped.
+    dropped: Mutex<HashSet<String>>,
 }
 
 impl Drops {
@@ -49,6 +52,7 @@ impl Drops {
     pub(crate) fn note(&self, action: &AuthAction<'_>) {
         if let AuthAction::DropTable { table_name } = action {
             *locked(&self.table) = Some((*table_name).to_owned());
+            locked(&self.dropped).insert((*table_name).to_owned());
         } else if let Some(is_on) = rules::sets_foreign_keys(action) {
             self.wants_no_keys.set(!is_on);
         }
@@ -57,6 +61,12 @@ impl Drops {
     /// Takes the table that the statement drops which was prepared last.
     pub(crate) fn take(&self) -> Option<String> {
         locked(&self.table).take()
+    }
+
+    /// Takes the tables that statements may have dropped since this was last asked: those behind
+    /// which a savepoint went back are among them.
+    pub(crate) fn take_dropped(&self) -> HashSet<String> {
+        std::mem::take(&mut *locked(&self.dropped))
     }
 
     /// Says why a statement may not drop `table`, if it may not.
