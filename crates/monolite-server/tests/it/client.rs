@@ -24,7 +24,8 @@ fn values_come_back_as_they_were_sent() {
             Value::Blob(vec![0, 255, 7, 1]),
         ];
         for (nth, value) in values.iter().enumerate() {
-            let added = client.execute("INSERT INTO t(v) VALUES (?)", &[value.clone()]).await;
+            let added =
+                client.execute("INSERT INTO t(v) VALUES (?)", std::slice::from_ref(value)).await;
             let added = added.unwrap();
             assert_eq!((added.changes, added.last_rowid), (1, Some(nth as i64 + 1)));
         }

@@ -1,0 +1,319 @@
+//! Owns what lines do: statements, and the commands that begin with a dot.
+
+use std::fs::File;
+use std::io::{BufReader, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
+use monolite::Value;
+use monolite_client::Answer;
+
+use super::connection::Connection;
+use super::input::{Input, Next, Script, is_whole};
+use super::show::{printable_lines, render};
+use super::who;
+use crate::arguments::Mode;
+use crate::out::{self, stdout};
+use crate::words;
+
+/// The commands: names, arguments, what they do.
+const COMMANDS: [(&str, &str, &str); 10] = [
+    ("help", "", "list the commands"),
+    ("tables", "[NAME]", "list tables and views"),
+    ("schema", "[NAME]", "show the SQL of all tables, or of one"),
+    ("indexes", "[TABLE]", "list indexes"),
+    ("mode", "table|csv|json|line|list", "set how rows are printed"),
+    ("timing", "on|off", "say how long each statement takes"),
+    ("who", "", "who has the writer, what runs, which transactions are open"),
+    ("watch", "SECONDS", "repeat the last query or .who, until Ctrl-C"),
+    ("read", "FILE", "run the statements of a file"),
+    ("quit", "", "end"),
+];
+
+/// What the commands `?1` list, of no tables of SQLite's own; of one table or index if it is `?2`.
+const OBJECTS: &str = "\
+    SELECT CASE ?1 WHEN 'schema' THEN sql || ';' WHEN 'indexes' THEN name || ' on ' || tbl_name \
+               ELSE name END \
+    FROM sqlite_schema \
+    WHERE CASE ?1 WHEN 'schema' THEN sql IS NOT NULL WHEN 'indexes' THEN type = 'index' \
+              ELSE type IN ('table', 'view') END \
+        AND name NOT LIKE 'sqlite~_%' ESCAPE '~' \
+        AND (?2 = '' OR lower(?2) IN (lower(name), lower(tbl_name))) \
+    ORDER BY tbl_name, rowid";
+
+/// The names of the commands.
+pub(crate) fn commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(|(name, ..)| *name)
+}
+
+#[derive(Clone)]
+enum Last {
+    Query(String),
+    Who,
+}
+
+#[derive(PartialEq)]
+enum Transaction {
+    None,
+    Open,
+    Lost,
+}
+
+/// Clears the terminal.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+/// A shell.
+pub(crate) struct Shell {
+    connection: Connection,
+    mode: Mode,
+    is_timing: bool,
+    /// Whether results go to a terminal.
+    is_seen: bool,
+    /// That of a user; a script ends at its first error.
+    transaction: Transaction,
+    /// What `.watch` repeats.
+    last: Option<Last>,
+    is_over: bool,
+}
+
+impl Shell {
+    /// One that prints in `mode`. The database is reached if a user waits for it.
+    pub(crate) fn new(mut connection: Connection, mode: Option<Mode>) -> Result<Shell> {
+        let is_seen = std::io::stdout().is_terminal();
+        if connection.is_interactive {
+            connection.has_transaction()?;
+        }
+        let mode = mode.unwrap_or(if is_seen { Mode::Table } else { Mode::List });
+        let (transaction, is_timing, last, is_over) = (Transaction::None, false, None, false);
+        Ok(Shell { connection, mode, is_timing, is_seen, transaction, last, is_over })
+    }
+
+    /// Runs what `input` says to its end; to the first error, if no user sees it.
+    pub(crate) fn run(&mut self, input: &mut dyn Input) -> Result<()> {
+        let (mut text, mut line, mut begin) = (String::new(), 0, 1);
+        while !self.is_over {
+            let is_begun = !text.is_empty();
+            match input.next(&self.prompt(is_begun))? {
+                Next::TakenBack => text.clear(),
+                Next::End if is_begun => {
+                    let left = std::mem::take(&mut text);
+                    let done = self.statements(&left, begin);
+                    self.done(input, done)?;
+                    break;
+                }
+                Next::End => break,
+                Next::Line(next) => {
+                    line += 1;
+                    if !is_begun && next.starts_with(['.', '\\']) {
+                        input.remember(&next);
+                        let done = self.command(&next[1..]).with_context(|| at(line));
+                        self.done(input, done)?;
+                        continue;
+                    }
+                    if !is_begun {
+                        begin = line;
+                    }
+                    text.push_str(&next);
+                    let is_empty = || monolite::statements(&text).next().is_none();
+                    // Not looked at line by line: a statement may have very many.
+                    if (next.contains(';') || is_empty()) && is_whole(&text) {
+                        let whole = std::mem::take(&mut text);
+                        input.remember(&whole);
+                        let done = self.statements(&whole, begin);
+                        self.done(input, done)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says an error to a user, and passes it on otherwise.
+    fn done(&mut self, input: &dyn Input, done: Result<()>) -> Result<()> {
+        match done {
+            Err(error) if input.is_interactive() && !out::reader_is_gone(&error) => {
+                let _ = writeln!(std::io::stderr(), "error: {error:#}");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn prompt(&self, is_begun: bool) -> String {
+        let state = match self.transaction {
+            _ if is_begun => return "...> ".to_owned(),
+            Transaction::None => "",
+            Transaction::Open => "*",
+            Transaction::Lost => "!",
+        };
+        format!("{}{state}> ", self.connection.name)
+    }
+
+    /// Runs the statements of `text`, whose first line is the line `begin`.
+    fn statements(&mut self, text: &str, begin: usize) -> Result<()> {
+        let mut statements = monolite::statements(text);
+        while let Some(statement) = statements.next() {
+            let start = text.len() - statements.rest().len() - statement.trim_start().len();
+            let line = begin + text[..start].matches('\n').count();
+            self.statement(statement.trim()).with_context(|| at(line))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement. What a user types behind a transaction that was lost, with its connection
+    /// or by Ctrl-C, is meant for it, and must not run outside of it.
+    fn statement(&mut self, sql: &str) -> Result<()> {
+        let first = sql.trim_end_matches(';').trim().to_ascii_uppercase();
+        if self.transaction == Transaction::Lost {
+            if first != "ROLLBACK" {
+                bail!("the transaction is lost, and nothing runs until you say ROLLBACK");
+            }
+            self.transaction = Transaction::None;
+            return Ok(());
+        }
+        let began = Instant::now();
+        let ran = self.connection.execute(sql, &[]);
+        let time = began.elapsed();
+        if self.connection.is_interactive {
+            let ends =
+                ["COMMIT", "END", "RELEASE", "ROLLBACK"].iter().any(|it| first.starts_with(it));
+            self.transaction = match self.connection.has_transaction() {
+                Ok(true) => Transaction::Open,
+                _ if self.transaction == Transaction::Open && ran.is_err() && !ends => {
+                    Transaction::Lost
+                }
+                _ => Transaction::None,
+            };
+        }
+        let answer = ran?;
+        self.show(&answer)?;
+        if answer.changes > 0 && self.connection.is_interactive {
+            self.print(&format!("{} changed\n", words::count(answer.changes, "row")))?;
+        } else if !answer.columns.is_empty() {
+            self.last = Some(Last::Query(sql.to_owned()));
+        }
+        if self.is_timing {
+            self.print(&format!("{}\n", words::seconds(time.as_secs_f64())))?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, line: &str) -> Result<()> {
+        let line = line.trim();
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim();
+        match name {
+            "help" => {
+                let help = COMMANDS.map(|(name, argument, does)| {
+                    format!(".{:32} {does}\n", format!("{name} {argument}"))
+                });
+                self.print(&help.concat())
+            }
+            "tables" | "schema" | "indexes" => {
+                let parameters = [name, argument].map(|it| Value::Text(it.to_owned()));
+                let found = self.connection.execute(OBJECTS, &parameters)?;
+                self.print(&render(&found, Mode::List, None))
+            }
+            "mode" => {
+                let mode = Mode::from_str(argument, true).ok();
+                self.mode = mode.context("the modes are table, csv, json, line and list")?;
+                Ok(())
+            }
+            "timing" => {
+                self.is_timing = match argument {
+                    "on" => true,
+                    "off" => false,
+                    _ => bail!("say .timing on or .timing off"),
+                };
+                Ok(())
+            }
+            "who" => self.who(),
+            "watch" => self.watch(argument),
+            "read" => self.read(argument),
+            "quit" => {
+                self.is_over = true;
+                Ok(())
+            }
+            _ => {
+                let nearest = commands().min_by_key(|known| strsim::levenshtein(known, name));
+                let nearest = nearest.unwrap_or_default();
+                bail!("there is no command .{name}; did you mean .{nearest}? .help lists all")
+            }
+        }
+    }
+
+    fn who(&mut self) -> Result<()> {
+        let answer = who::table(&self.connection.now()?);
+        self.last = Some(Last::Who);
+        if answer.rows.is_empty() {
+            self.print("nothing runs, and no transaction is open: the writer is free\n")
+        } else {
+            self.show(&answer)
+        }
+    }
+
+    fn watch(&mut self, argument: &str) -> Result<()> {
+        let pause = argument.parse().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
+        let pause =
+            pause.filter(|it| !it.is_zero()).context("say .watch and a number of seconds")?;
+        let last = self.last.clone().context("there is no query to repeat; run one first")?;
+        loop {
+            if self.is_seen {
+                stdout().write_all(CLEAR.as_bytes())?;
+            }
+            match &last {
+                Last::Who => self.who()?,
+                Last::Query(sql) => self.statement(sql)?,
+            }
+            if self.connection.wait(pause).is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read(&mut self, name: &str) -> Result<()> {
+        let file = File::open(name).with_context(|| name.to_owned())?;
+        self.run(&mut Script::new(BufReader::new(file))).with_context(|| name.to_owned())
+    }
+
+    fn show(&self, answer: &Answer) -> Result<()> {
+        if answer.columns.is_empty() {
+            return Ok(());
+        }
+        self.print(&render(answer, self.mode, self.width()))
+    }
+
+    /// That of the terminal.
+    fn width(&self) -> Option<u16> {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        size.ok().map(|size| size.ws_col).filter(|width| self.is_seen && *width > 0)
+    }
+
+    fn print(&self, text: &str) -> Result<()> {
+        let mut out = stdout();
+        if self.is_seen {
+            out.write_all(printable_lines(text).as_bytes())?;
+        } else {
+            out.write_all(text.as_bytes())?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Fails if a script has left its transaction open: what it changed would be lost in silence.
+    pub(crate) fn leaves_nothing_open(&mut self) -> Result<()> {
+        if !self.connection.is_interactive && self.connection.has_transaction()? {
+            bail!("the transaction was not committed, and is rolled back");
+        }
+        Ok(())
+    }
+
+    /// Ends the shell.
+    pub(crate) fn close(self) -> Result<()> {
+        self.connection.close()
+    }
+}
+
+fn at(line: usize) -> String {
+    format!("line {line}")
+}
