@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Sql) -> Result<()> {
     let mut input: Box<dyn Input> = match &arguments.command {
         Some(command) => Box::new(Script::new(Cursor::new(command.clone()))),
         None if std::io::stdin().is_terminal() => {
-            connection.is_interactive = true;
+            connection.begin_interactive()?;
             Box::new(Terminal::new(connection.completion(), shell::commands().collect())?)
         }
         None => Box::new(Script::new(BufReader::new(std::io::stdin()))),

@@ -12,6 +12,7 @@ use monolite_client::{Answer, Client, Error, Stream};
 use monolite_server::{Local, Right};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::show::printable;
 use crate::arguments;
@@ -96,18 +97,25 @@ impl Connection {
         Ok(Connection { runtime, client, stream, place, name, is_interactive: false })
     }
 
+    /// From now on Ctrl-C ends what runs, and not the process.
+    pub(crate) fn begin_interactive(&mut self) -> Result<()> {
+        let _runtime = self.runtime.enter();
+        // The handler stays when this is dropped.
+        drop(signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?);
+        self.is_interactive = true;
+        Ok(())
+    }
+
     /// Runs one statement.
     pub(crate) fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<Answer> {
         let ran = self.stream.execute(sql, parameters);
-        match unless_interrupted(&self.runtime, self.is_interactive, ran) {
-            Some(answer) => answer.map_err(|error| anyhow!(printable(&error.to_string()))),
-            None => bail!("interrupted; it is not known whether a write took effect"),
-        }
+        told(unless_interrupted(&self.runtime, self.is_interactive, ran))
     }
 
     /// Whether a transaction is open.
     pub(crate) fn has_transaction(&mut self) -> Result<bool> {
-        Ok(!self.runtime.block_on(self.stream.is_autocommit())?)
+        let asked = self.stream.is_autocommit();
+        told(unless_interrupted(&self.runtime, self.is_interactive, asked)).map(|it| !it)
     }
 
     /// Waits; `None` if the user ended it.
@@ -130,7 +138,8 @@ impl Connection {
                 return Ok(json!({ "running": running, "open_transactions": open_transactions }));
             }
         };
-        let now = self.runtime.block_on(monolite_client::now(admin, database))?;
+        let now = monolite_client::now(admin, database);
+        let now = told(unless_interrupted(&self.runtime, self.is_interactive, now))?;
         let all = now["databases"].as_array().into_iter().flatten();
         let found = all.into_iter().find(|it| it["database"] == **database).cloned();
         found.with_context(|| format!("the database {database} is not open at {admin}"))
@@ -164,6 +173,12 @@ impl Connection {
             Place::Server { .. } => Ok(()),
         }
     }
+}
+
+/// What a server has answered, for the user's terminal.
+fn told<T>(answer: Option<Result<T, Error>>) -> Result<T> {
+    let answer = answer.context("interrupted; it is not known whether a write took effect")?;
+    answer.map_err(|error| anyhow!(printable(&error.to_string())))
 }
 
 /// What `future` gives; `None` if Ctrl-C ends it, where that is not left to the system.

@@ -92,23 +92,21 @@ impl Shell {
     /// Runs what `input` says to its end; to the first error, if no user sees it.
     pub(crate) fn run(&mut self, input: &mut dyn Input) -> Result<()> {
         let (mut text, mut line, mut begin) = (String::new(), 0, 1);
+        let is_interactive = input.is_interactive();
+        let numbered = |line| (!is_interactive).then_some(line);
         while !self.is_over {
             let is_begun = !text.is_empty();
             match input.next(&self.prompt(is_begun))? {
                 Next::TakenBack => text.clear(),
-                Next::End if is_begun => {
-                    let left = std::mem::take(&mut text);
-                    let done = self.statements(&left, begin);
-                    self.done(input, done)?;
-                    break;
-                }
-                Next::End => break,
+                // A user's is not run: it was not ended.
+                Next::End if is_interactive => break,
+                Next::End => return self.statements(&text, Some(begin)),
                 Next::Line(next) => {
                     line += 1;
                     if !is_begun && next.starts_with(['.', '\\']) {
                         input.remember(&next);
-                        let done = self.command(&next[1..]).with_context(|| at(line));
-                        self.done(input, done)?;
+                        let done = self.command(&next[1..]);
+                        self.done(input, in_line(numbered(line), done))?;
                         continue;
                     }
                     if !is_begun {
@@ -120,7 +118,7 @@ impl Shell {
                     if (next.contains(';') || is_empty()) && is_whole(&text) {
                         let whole = std::mem::take(&mut text);
                         input.remember(&whole);
-                        let done = self.statements(&whole, begin);
+                        let done = self.statements(&whole, numbered(begin));
                         self.done(input, done)?;
                     }
                 }
@@ -150,43 +148,21 @@ impl Shell {
         format!("{}{state}> ", self.connection.name)
     }
 
-    /// Runs the statements of `text`, whose first line is the line `begin`.
-    fn statements(&mut self, text: &str, begin: usize) -> Result<()> {
+    /// Runs the statements of `text`, whose first line is the line `begin` of a script.
+    fn statements(&mut self, text: &str, begin: Option<usize>) -> Result<()> {
         let mut statements = monolite::statements(text);
         while let Some(statement) = statements.next() {
             let start = text.len() - statements.rest().len() - statement.trim_start().len();
-            let line = begin + text[..start].matches('\n').count();
-            self.statement(statement.trim()).with_context(|| at(line))?;
+            let line = begin.map(|begin| begin + text[..start].matches('\n').count());
+            in_line(line, self.statement(statement.trim()))?;
         }
         Ok(())
     }
 
-    /// Runs a statement. What a user types behind a transaction that was lost, with its connection
-    /// or by Ctrl-C, is meant for it, and must not run outside of it.
     fn statement(&mut self, sql: &str) -> Result<()> {
-        let first = sql.trim_end_matches(';').trim().to_ascii_uppercase();
-        if self.transaction == Transaction::Lost {
-            if first != "ROLLBACK" {
-                bail!("the transaction is lost, and nothing runs until you say ROLLBACK");
-            }
-            self.transaction = Transaction::None;
-            return Ok(());
-        }
         let began = Instant::now();
-        let ran = self.connection.execute(sql, &[]);
+        let answer = self.execute(sql, &[])?;
         let time = began.elapsed();
-        if self.connection.is_interactive {
-            let ends =
-                ["COMMIT", "END", "RELEASE", "ROLLBACK"].iter().any(|it| first.starts_with(it));
-            self.transaction = match self.connection.has_transaction() {
-                Ok(true) => Transaction::Open,
-                _ if self.transaction == Transaction::Open && ran.is_err() && !ends => {
-                    Transaction::Lost
-                }
-                _ => Transaction::None,
-            };
-        }
-        let answer = ran?;
         self.show(&answer)?;
         if answer.changes > 0 && self.connection.is_interactive {
             self.print(&format!("{} changed\n", words::count(answer.changes, "row")))?;
@@ -197,6 +173,33 @@ impl Shell {
             self.print(&format!("{}\n", words::seconds(time.as_secs_f64())))?;
         }
         Ok(())
+    }
+
+    /// Runs SQL. What a user types behind a transaction that was lost, with its connection or by
+    /// Ctrl-C, or did not begin, is meant for it, and must not run outside of it.
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<Answer> {
+        let words = sql.trim_end_matches(';').trim().to_ascii_uppercase();
+        let is = |of: &[&str]| of.iter().any(|word| words.starts_with(word));
+        if self.transaction == Transaction::Lost {
+            if words != "ROLLBACK" {
+                bail!("the transaction is lost, and nothing runs until you say ROLLBACK");
+            }
+            self.transaction = Transaction::None;
+            return Ok(Answer::default());
+        }
+        let ran = self.connection.execute(sql, parameters);
+        if self.connection.is_interactive {
+            let was_meant = match self.transaction {
+                Transaction::Open => !is(&["COMMIT", "END", "RELEASE", "ROLLBACK"]),
+                _ => is(&["BEGIN", "SAVEPOINT"]),
+            };
+            self.transaction = match self.connection.has_transaction() {
+                Ok(true) => Transaction::Open,
+                _ if was_meant && ran.is_err() => Transaction::Lost,
+                _ => Transaction::None,
+            };
+        }
+        ran
     }
 
     fn command(&mut self, line: &str) -> Result<()> {
@@ -212,7 +215,7 @@ impl Shell {
             }
             "tables" | "schema" | "indexes" => {
                 let parameters = [name, argument].map(|it| Value::Text(it.to_owned()));
-                let found = self.connection.execute(OBJECTS, &parameters)?;
+                let found = self.execute(OBJECTS, &parameters)?;
                 self.print(&render(&found, Mode::List, None))
             }
             "mode" => {
@@ -314,6 +317,10 @@ impl Shell {
     }
 }
 
-fn at(line: usize) -> String {
-    format!("line {line}")
+/// What was done, with the line of a script in its error.
+fn in_line(line: Option<usize>, done: Result<()>) -> Result<()> {
+    match line {
+        Some(line) => done.with_context(|| format!("line {line}")),
+        None => done,
+    }
 }
