@@ -31,8 +31,8 @@ pub(crate) struct Sql {
     #[arg(long)]
     pub(crate) token: Option<String>,
 
-    /// Address of the server for operators, for .who: 127.0.0.1:8081
-    #[arg(long, value_name = "ADDRESS")]
+    /// URL of the server's dashboard, for .who: http://127.0.0.1:8081
+    #[arg(long, value_name = "URL")]
     pub(crate) admin: Option<String>,
 
     /// Change nothing in the file, which must be there

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::show::printable;
 use crate::arguments;
 use crate::backup::holder;
+use crate::interrupt::Stopped;
 
 /// The engine's longest for a write: here no other call waits for it.
 const STATEMENT_TIME: Duration = Duration::from_secs(3_600);
@@ -74,11 +75,7 @@ impl Connection {
                 let path = url.trim_end_matches('/');
                 let database = path.split_once("/db/").map_or("default", |(_, name)| name);
                 let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-                let admin = admin.as_ref().map(|admin| match admin.contains("://") {
-                    true => admin.clone(),
-                    false => format!("http://{admin}"),
-                });
-                let database = database.to_owned();
+                let (admin, database) = (admin.clone(), database.to_owned());
                 (client, Place::Server { admin, database }, name)
             }
             None => {
@@ -130,8 +127,8 @@ impl Connection {
         let (admin, database) = match &self.place {
             Place::Server { admin: Some(admin), database } => (admin, database),
             Place::Server { admin: None, .. } => bail!(
-                "the address of the server for operators is not known; start the shell with \
-                 --admin 127.0.0.1:8081"
+                "the address of the dashboard is not known; start the shell with \
+                 --admin http://127.0.0.1:8081"
             ),
             Place::File(db) => {
                 let (running, open_transactions) = (db.running(), db.open_transactions());
@@ -166,11 +163,16 @@ impl Connection {
 
     /// Ends the stream, and with it an open transaction; closes a file.
     pub(crate) fn close(self) -> Result<()> {
-        // One that is gone is ended by the server, too.
-        let _ = self.runtime.block_on(self.stream.close());
-        match self.place {
-            Place::File(db) => Ok(db.close()?),
-            Place::Server { .. } => Ok(()),
+        let Connection { runtime, stream, place, is_interactive, .. } = self;
+        // A stream that is gone is ended by the server, too.
+        let _ = unless_interrupted(&runtime, is_interactive, stream.close());
+        let Place::File(db) = place else { return Ok(()) };
+        let (close, closed) = tokio::sync::oneshot::channel();
+        // On a thread that the process does not wait for: an interrupted write may run for long.
+        std::thread::spawn(move || close.send(db.close()));
+        match unless_interrupted(&runtime, is_interactive, closed) {
+            Some(closed) => Ok(closed.context("the closing has panicked")??),
+            None => Err(Stopped("a write that still ran is undone").into()),
         }
     }
 }

@@ -47,18 +47,15 @@ pub(crate) fn commands() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|(name, ..)| *name)
 }
 
-#[derive(Clone)]
-enum Last {
-    Query(String),
-    Who,
-}
-
 #[derive(PartialEq)]
 enum Transaction {
     None,
     Open,
     Lost,
 }
+
+/// In the place of a query.
+const WHO: &str = ".who";
 
 /// Clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
@@ -72,8 +69,8 @@ pub(crate) struct Shell {
     is_seen: bool,
     /// That of a user; a script ends at its first error.
     transaction: Transaction,
-    /// What `.watch` repeats.
-    last: Option<Last>,
+    /// What `.watch` repeats: a query, or [`WHO`].
+    last: Option<String>,
     is_over: bool,
 }
 
@@ -96,7 +93,7 @@ impl Shell {
         let numbered = |line| (!is_interactive).then_some(line);
         while !self.is_over {
             let is_begun = !text.is_empty();
-            match input.next(&self.prompt(is_begun))? {
+            match in_line(numbered(line + 1), input.next(&self.prompt(is_begun)))? {
                 Next::TakenBack => text.clear(),
                 // A user's is not run: it was not ended.
                 Next::End if is_interactive => break,
@@ -167,7 +164,7 @@ impl Shell {
         if answer.changes > 0 && self.connection.is_interactive {
             self.print(&format!("{} changed\n", words::count(answer.changes, "row")))?;
         } else if !answer.columns.is_empty() {
-            self.last = Some(Last::Query(sql.to_owned()));
+            self.last = Some(sql.to_owned());
         }
         if self.is_timing {
             self.print(&format!("{}\n", words::seconds(time.as_secs_f64())))?;
@@ -248,8 +245,8 @@ impl Shell {
 
     fn who(&mut self) -> Result<()> {
         let answer = who::table(&self.connection.now()?);
-        self.last = Some(Last::Who);
-        if answer.rows.is_empty() {
+        self.last = Some(WHO.to_owned());
+        if answer.rows.is_empty() && self.mode == Mode::Table {
             self.print("nothing runs, and no transaction is open: the writer is free\n")
         } else {
             self.show(&answer)
@@ -265,10 +262,7 @@ impl Shell {
             if self.is_seen {
                 stdout().write_all(CLEAR.as_bytes())?;
             }
-            match &last {
-                Last::Who => self.who()?,
-                Last::Query(sql) => self.statement(sql)?,
-            }
+            if last == WHO { self.who() } else { self.statement(&last) }?;
             if self.connection.wait(pause).is_none() {
                 return Ok(());
             }
@@ -318,7 +312,7 @@ impl Shell {
 }
 
 /// What was done, with the line of a script in its error.
-fn in_line(line: Option<usize>, done: Result<()>) -> Result<()> {
+fn in_line<T>(line: Option<usize>, done: Result<T>) -> Result<T> {
     match line {
         Some(line) => done.with_context(|| format!("line {line}")),
         None => done,

@@ -111,9 +111,13 @@ fn a_trigger_is_one_statement_and_a_file_of_statements_is_read() {
     let output = piped(&file, sql);
     let expected = "3\nt\nt_v on t\nCREATE INDEX t_v ON t(v);\n[{\"one\":1}]\n";
     assert_eq!((output.status.code(), &*said(&output)), (Some(0), expected));
-    let output = piped(&file, ".tabels\n");
+    let output = piped(&file, "SELECT\n1;\n.tabels\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("did you mean .tables?"), "{}", complaint(&output));
+    assert!(
+        complaint(&output).contains("line 3: there is no command .tabels; did you mean .tables?"),
+        "{}",
+        complaint(&output)
+    );
 }
 
 #[test]

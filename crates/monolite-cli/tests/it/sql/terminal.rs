@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::{Served, place, run, said};
+use super::{SLOW, Served, place, run, said};
 
 /// A shell whose user is the test.
 struct Terminal {
@@ -160,6 +160,22 @@ fn what_is_behind_a_lost_transaction_does_not_run_outside_of_it() {
         assert_eq!(terminal.end("> ").code(), Some(0));
         assert_eq!(said(&run(target, "SELECT v FROM t ORDER BY v")), "1\n3\n");
     }
+}
+
+#[test]
+fn a_write_that_was_interrupted_does_not_keep_the_shell() {
+    let (_directory, file) = place();
+    let mut terminal = Terminal::start(&[&file]);
+    terminal.at("> ", "CREATE TABLE t(v);");
+    terminal.at("> ", &format!("{SLOW};"));
+    terminal.interrupts("error: interrupted");
+    terminal.at("> ", ".mode line");
+    terminal.at("> ", ".who");
+    terminal.sees("has the writer");
+    terminal.at("> ", ".quit");
+    terminal.interrupts("stopped");
+    assert_eq!(terminal.process.wait().expect("it ends").code(), Some(130));
+    assert_eq!(said(&run(&file, "SELECT count(*) FROM t")), "0\n");
 }
 
 #[test]
