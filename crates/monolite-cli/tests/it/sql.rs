@@ -214,7 +214,8 @@ fn who_names_the_client_that_has_the_writer() {
     let created = create.env("MONOLITE_TOKEN", &tokens[0]).output().expect("it runs");
     assert_eq!(created.status.code(), Some(0), "{}", complaint(&created));
     let mut slow = shell(&[&served.url, "-c", SLOW]);
-    let mut slow = slow.env("MONOLITE_TOKEN", &tokens[0]).spawn().expect("it starts");
+    let slow = slow.env("MONOLITE_TOKEN", &tokens[0]).stderr(Stdio::null());
+    let mut slow = slow.spawn().expect("it starts");
     let began = Instant::now();
     let words = [&served.url, "--admin", &served.admin, "--mode", "json", "-c", ".who"];
     let who = || {

@@ -129,13 +129,15 @@ fn a_user_sees_where_a_statement_and_a_transaction_are() {
     terminal.types("SELECT count(*) AS counted FROM ord\t;\r");
     terminal.sees("counted");
     terminal.sees("shop> ");
+    terminal.types(" SELECT 'secret';\r");
+    terminal.sees("shop> ");
     terminal.types(".tab\t\r");
     terminal.sees("orders");
     assert_eq!(terminal.end("shop> ").code(), Some(0));
     let history = terminal.state.path().join("monolite/sql_history");
     let kept = std::fs::read_to_string(&history).expect("it is there");
     assert!(kept.contains("INSERT INTO t") && kept.contains(".tables"), "{kept}");
-    assert!(!kept.contains("nothing"), "{kept}");
+    assert!(!kept.contains("nothing") && !kept.contains("secret"), "{kept}");
     let mode = std::fs::metadata(&history).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o077, 0, "others can read it: {mode:o}");
 }
@@ -160,6 +162,16 @@ fn what_is_behind_a_lost_transaction_does_not_run_outside_of_it() {
         assert_eq!(terminal.end("> ").code(), Some(0));
         assert_eq!(said(&run(target, "SELECT v FROM t ORDER BY v")), "1\n3\n");
     }
+    // Nor when the server is gone, perhaps to come back.
+    let mut terminal = Terminal::start(&[&served.url]);
+    terminal.at("> ", "BEGIN; DELETE FROM t;");
+    terminal.sees("*> ");
+    drop(served);
+    terminal.types("SELECT 1;\r");
+    terminal.sees("error: the server is not reached");
+    terminal.at("!> ", "DELETE FROM t;");
+    terminal.sees("nothing runs until you say ROLLBACK");
+    assert_eq!(terminal.end("!> ").code(), Some(0));
 }
 
 #[test]
