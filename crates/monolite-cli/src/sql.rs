@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &arguments::Sql) -> Result<()> {
     let mut connection = Connection::open(arguments)?;
     let mut input: Box<dyn Input> = match &arguments.command {
         Some(command) => Box::new(Script::new(Cursor::new(command.clone()))),
-        None if std::io::stdin().is_terminal() => {
+        None if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() => {
             connection.begin_interactive()?;
             Box::new(Terminal::new(connection.completion(), shell::commands().collect())?)
         }

@@ -80,6 +80,7 @@ impl Shell {
         let is_seen = std::io::stdout().is_terminal();
         if connection.is_interactive {
             connection.has_transaction()?;
+            writeln!(stdout(), ".help lists the commands")?;
         }
         let mode = mode.unwrap_or(if is_seen { Mode::Table } else { Mode::List });
         let (transaction, is_timing, last, is_over) = (Transaction::None, false, None, false);
