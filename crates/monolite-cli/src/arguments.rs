@@ -3,10 +3,12 @@
 mod archive;
 mod files;
 mod serve;
+mod sql;
 
 pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
 pub(crate) use serve::{Serve, Token};
+pub(crate) use sql::{Mode, Sql};
 
 use crate::developer::arguments as developer;
 use clap::{Parser, Subcommand};
@@ -36,6 +38,10 @@ pub(crate) enum Command {
     /// Serve databases over the network, for the clients of libSQL
     #[command(long_about = serve::SERVE_HELP)]
     Serve(Serve),
+
+    /// Run SQL on a database of a server, or in a file
+    #[command(long_about = sql::SQL_HELP)]
+    Sql(Sql),
 
     /// Make a token for a client of `monolite serve`
     #[command(long_about = serve::TOKEN_HELP)]

@@ -102,10 +102,15 @@ pub(crate) fn open(file: &Path, remedy: &str) -> Result<Database> {
 }
 
 /// Tells who has a file that is refused for that.
-pub(crate) fn held(error: &Error) -> anyhow::Error {
-    // What follows is for programs.
+pub(crate) fn holder(error: &Error) -> String {
     let text = error.to_string();
-    let who = text.split_once("; close it there").map_or(text.as_str(), |(who, _)| who);
+    // What follows is for programs.
+    text.split_once("; close it there").map_or(text.as_str(), |(who, _)| who).to_owned()
+}
+
+/// The same, with what to do.
+pub(crate) fn held(error: &Error) -> anyhow::Error {
+    let who = holder(error);
     anyhow!(
         "{who}; stop that program, or let it do this itself while it runs (Database::backup, \
          Database::check, Migrations::up)"

@@ -19,6 +19,7 @@ mod json;
 mod migrate;
 mod out;
 mod serve;
+mod sql;
 mod words;
 
 #[cfg(not(feature = "developer"))]
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sql(arguments) => sql::run(&arguments),
         Command::Token(arguments) => serve::run_token(&arguments),
         Command::Archive(command) => archive::run(&command),
         Command::Restore(arguments) => archive::run_restore(&arguments),
@@ -52,7 +54,9 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             complain(&format!("error: {error:#}"));
-            let is_usage = error.is::<check::NotChecked>() || developer::is_absent(&error);
+            let is_usage = error.is::<check::NotChecked>()
+                || developer::is_absent(&error)
+                || sql::is_usage(&error);
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

@@ -52,7 +52,9 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
 
 /// That of the file and the environment, with the arguments over it.
 fn config(arguments: &arguments::Serve) -> Result<Config> {
-    let mut config = Config::read(arguments.config.as_deref(), std::env::vars())?;
+    // That variable is of the shell.
+    let environment = std::env::vars().filter(|(name, _)| name != "MONOLITE_TOKEN");
+    let mut config = Config::read(arguments.config.as_deref(), environment)?;
     let arguments::Serve { file, dir, listen, admin, .. } = arguments;
     if file.is_some() || dir.is_some() {
         (config.file, config.directory) = (file.clone(), dir.clone());

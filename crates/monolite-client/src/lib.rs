@@ -6,6 +6,7 @@
 mod wire;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
@@ -80,11 +81,33 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A client of one database. Clones share their connections.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
-    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    way: Way,
+}
+
+/// How requests reach the database.
+#[derive(Clone)]
+enum Way {
+    Network(Arc<Network>),
+    InProcess(Arc<dyn Fn(Vec<u8>) -> Answering + Send + Sync>),
+}
+
+struct Network {
+    http: Connections,
     pipeline: Uri,
     authorization: Option<HeaderValue>,
+}
+
+type Connections = Http<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// The answer to the body of a request, to come: its status and body.
+pub type Answering = Pin<Box<dyn Future<Output = (u16, Vec<u8>)> + Send>>;
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -95,34 +118,15 @@ impl Client {
     /// [`Error::Unusable`] when `url` or `token` cannot be used, or the system has no
     /// certificates for `https`.
     pub fn new(url: &str, token: Option<&str>) -> Result<Client, Error> {
-        let unusable = |what: &str, why: &dyn fmt::Display| {
-            Error::Unusable(format!("{what} cannot be used: {why}"))
-        };
-        let base = url.trim_end_matches('/').replacen("libsql://", "https://", 1);
-        let pipeline: Uri =
-            format!("{base}/v3/pipeline").parse().map_err(|error| unusable(url, &error))?;
-        if !matches!(pipeline.scheme_str(), Some("http" | "https")) {
-            return Err(unusable(url, &"begin it with http:// or https://"));
-        }
+        let (http, pipeline) = connections(url, "v3/pipeline")?;
         let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
         let authorization = authorization.transpose().map_err(|it| unusable("the token", &it))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let tls = tls.map_err(|error| unusable("TLS", &error))?;
-        // The system's certificates are read, and must be there, only where they are needed.
-        let tls = if pipeline.scheme_str() == Some("https") {
-            tls.with_native_roots().map_err(|error| unusable("TLS", &error))?
-        } else {
-            tls.with_root_certificates(RootCertStore::empty())
-        };
-        let mut http = HttpConnector::new();
-        http.set_nodelay(true);
-        http.enforce_http(false);
-        let builder = HttpsConnectorBuilder::new().with_tls_config(tls.with_no_client_auth());
-        let connector = builder.https_or_http().enable_http1().wrap_connector(http);
-        let http = Http::builder(TokioExecutor::new()).build(connector);
-        Ok(Client { http, pipeline, authorization })
+        Ok(Client { way: Way::Network(Arc::new(Network { http, pipeline, authorization })) })
+    }
+
+    /// One of a database in this process: `answer` takes the body of a pipeline.
+    pub fn in_process(answer: impl Fn(Vec<u8>) -> Answering + Send + Sync + 'static) -> Client {
+        Client { way: Way::InProcess(Arc::new(answer)) }
     }
 
     /// Runs one statement in a transaction of its own. `Ok` means that it is on disk.
@@ -148,22 +152,75 @@ impl Client {
     ) -> Result<(Option<String>, wire::Responses), Error> {
         let body = serde_json::to_vec(&wire::Pipeline { baton, requests });
         let body = body.map_err(|error| Error::NotHrana(error.to_string()))?;
-        let mut request = Request::new(Full::from(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.pipeline.clone();
-        if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
-        }
-        let answer = self.http.request(request).await.map_err(|error| unreachable(&error))?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| unreachable(&error))?;
-        let body = body.to_bytes();
-        if status.is_success() {
+        let (status, body) = match &self.way {
+            Way::Network(network) => {
+                let Network { http, pipeline, authorization } = &**network;
+                let mut request = Request::new(Full::from(body));
+                *request.method_mut() = Method::POST;
+                *request.uri_mut() = pipeline.clone();
+                if let Some(authorization) = authorization {
+                    request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+                }
+                ask(http, request).await?
+            }
+            Way::InProcess(answer) => answer(body).await,
+        };
+        if (200..300).contains(&status) {
             wire::responses(&body, requests.len())
         } else {
-            Err(wire::refusal(status.as_u16(), &body))
+            Err(wire::refusal(status, &body))
         }
     }
+}
+
+/// What is under way in the databases of a server, in JSON, from its address for operators: what
+/// the dashboard draws. `database` is among those that are told whole.
+///
+/// # Errors
+/// As [`Client::new`], and [`Error::Unreachable`].
+pub async fn now(admin: &str, database: &str) -> Result<serde_json::Value, Error> {
+    let (http, uri) = connections(admin, &format!("now?of={database}"))?;
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = uri;
+    match ask(&http, request).await? {
+        (200, body) => serde_json::from_slice(&body).map_err(wire::not_hrana),
+        (status, body) => Err(wire::refusal(status, &body)),
+    }
+}
+
+fn unusable(what: &str, why: &dyn fmt::Display) -> Error {
+    Error::Unusable(format!("{what} cannot be used: {why}"))
+}
+
+/// Connections to the server of `url`, and the URL of `path` below it.
+fn connections(url: &str, path: &str) -> Result<(Connections, Uri), Error> {
+    let base = url.trim_end_matches('/').replacen("libsql://", "https://", 1);
+    let uri: Uri = format!("{base}/{path}").parse().map_err(|error| unusable(url, &error))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(unusable(url, &"begin it with http:// or https://"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let tls = tls.map_err(|error| unusable("TLS", &error))?;
+    // The system's certificates are read, and must be there, only where they are needed.
+    let tls = if uri.scheme_str() == Some("https") {
+        tls.with_native_roots().map_err(|error| unusable("TLS", &error))?
+    } else {
+        tls.with_root_certificates(RootCertStore::empty())
+    };
+    let mut http = HttpConnector::new();
+    http.set_nodelay(true);
+    http.enforce_http(false);
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls.with_no_client_auth());
+    let connector = builder.https_or_http().enable_http1().wrap_connector(http);
+    Ok((Http::builder(TokioExecutor::new()).build(connector), uri))
+}
+
+async fn ask(http: &Connections, request: Request<Full<Bytes>>) -> Result<(u16, Vec<u8>), Error> {
+    let answer = http.request(request).await.map_err(|error| unreachable(&error))?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.map_err(|error| unreachable(&error))?;
+    Ok((status, body.to_bytes().into()))
 }
 
 /// The innermost cause says most: "Connection refused".

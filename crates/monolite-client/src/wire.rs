@@ -84,7 +84,7 @@ impl Cell {
 const ANY_PAD: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent));
 
-fn not_hrana(error: impl ToString) -> Error {
+pub(crate) fn not_hrana(error: impl ToString) -> Error {
     Error::NotHrana(error.to_string())
 }
 

@@ -235,13 +235,9 @@ async fn pipeline(
     let (body, taken) = body(shared, request).await?;
     let pipeline = PipelineRequest::decode(&body, encoding)?;
     let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
-    let mut results = Vec::with_capacity(pipeline.requests.len());
-    let (mut is_closed, answer) = (false, Answer::default());
-    for request in pipeline.requests {
-        is_closed |= matches!(request, StreamRequest::Close);
-        let crate::streams::Session { stream, stored, .. } = &mut *held;
-        results.push(stream.run(request, stored, encoding, &answer).await);
-    }
+    let crate::streams::Session { stream, stored, .. } = &mut *held;
+    let (results, is_closed) =
+        stream.run_all(pipeline.requests, stored, encoding, &Answer::default()).await;
     let baton = match (is_closed, held.has_state()) {
         (true, _) => None,
         (false, false) => Some(NO_STATE.to_owned()),

@@ -8,6 +8,7 @@ mod server;
 
 mod admin;
 mod http;
+mod local;
 mod websocket;
 
 mod auth;
@@ -30,6 +31,7 @@ mod memory;
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
 pub use files::ConfigError;
+pub use local::Local;
 pub use server::Server;
 
 use std::sync::Arc;

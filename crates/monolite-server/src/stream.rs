@@ -241,7 +241,11 @@ impl Stream {
     /// A stream of `principal`, whose calls the engine shows under its name.
     pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
-        let db = db.with_time_limit(STATEMENT_TIME);
+        Stream::of(db.with_time_limit(STATEMENT_TIME), right)
+    }
+
+    /// A stream whose calls are those of the handle `db`.
+    pub(crate) fn of(db: Database, right: Right) -> Stream {
         let db = if right == Right::ReadWrite { db } else { db.read_only() };
         Stream {
             db,
@@ -266,6 +270,22 @@ impl Stream {
 
     pub(crate) fn is_autocommit(&self) -> bool {
         matches!(self.state, State::Idle)
+    }
+
+    /// Runs the requests of a pipeline, and says whether one closed the stream.
+    pub(crate) async fn run_all(
+        &mut self,
+        requests: Vec<StreamRequest>,
+        stored: &mut Stored,
+        encoding: Encoding,
+        answer: &Answer,
+    ) -> (Vec<Result<StreamResponse, ProtocolError>>, bool) {
+        let (mut results, mut is_closed) = (Vec::with_capacity(requests.len()), false);
+        for request in requests {
+            is_closed |= matches!(request, StreamRequest::Close);
+            results.push(self.run(request, stored, encoding, answer).await);
+        }
+        (results, is_closed)
     }
 
     /// Runs one request; `stored` is what its numbers of texts mean, and `answer` what is in the
@@ -415,7 +435,7 @@ impl Stream {
     fn may_write(&self) -> Result<(), ProtocolError> {
         match self.right {
             Right::ReadWrite => Ok(()),
-            Right::ReadOnly => Err(read_only("the token gives the right to read only")),
+            Right::ReadOnly => Err(read_only("this client has the right to read only")),
         }
     }
 

@@ -221,7 +221,7 @@ fn message(signed: &[u8], database: &str, principal: &str) -> Vec<u8> {
     [signed, database.as_bytes(), b"\0", principal.as_bytes()].concat()
 }
 
-fn expired() -> ProtocolError {
+pub(crate) fn expired() -> ProtocolError {
     let message = "the stream expired, or the server was started again; begin again";
     ProtocolError::new("STREAM_EXPIRED", message)
 }

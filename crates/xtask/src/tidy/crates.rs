@@ -21,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "monolite-bench",
             "monolite-torture",
             "monolite-server",
+            "monolite-client",
             "monolite",
             "monolite-archive",
             "monolite-ltx",

@@ -36,8 +36,8 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
-    "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite, \
-     monolite-archive, monolite-ltx\n\
+    "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite-client, \
+     monolite, monolite-archive, monolite-ltx\n\
      monolite-server  ─► monolite, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-ltx\n\
@@ -66,6 +66,7 @@ fn drawn() -> Vec<Package> {
                 "monolite-bench",
                 "monolite-torture",
                 "monolite-server",
+                "monolite-client",
                 "monolite",
                 "monolite-archive",
                 "monolite-ltx",
