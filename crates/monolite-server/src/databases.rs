@@ -10,9 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use monolite::archive::names;
 use monolite::{Database, Options};
+use monolite_archive::internals::may_lack;
+use monolite_archive::{ErrorKind, Restored, Target, Timestamp};
+use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::task::JoinSet;
 
+use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 
 /// How long an unused database stays open.
@@ -33,8 +39,18 @@ pub enum Data {
     Directory(PathBuf),
 }
 
+/// A database that there is.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    name: String,
+    /// Of its file.
+    bytes: u64,
+    is_open: bool,
+}
+
 pub(crate) struct Databases {
     data: Data,
+    archive: Option<ArchiveConfig>,
     places: Mutex<HashMap<String, Arc<Place>>>,
 }
 
@@ -58,8 +74,13 @@ impl InUse {
 }
 
 impl Databases {
-    pub(crate) fn new(data: Data) -> Databases {
-        Databases { data, places: Mutex::default() }
+    pub(crate) fn new(data: Data, archive: Option<ArchiveConfig>) -> Databases {
+        Databases { data, archive, places: Mutex::default() }
+    }
+
+    /// How long a commit may wait for its archive, if that was said.
+    pub(crate) fn lag_limit(&self) -> Option<Duration> {
+        self.archive.as_ref().and_then(ArchiveConfig::lag_limit)
     }
 
     /// The database `name`, or the only one, opened if it is not.
@@ -74,26 +95,36 @@ impl Databases {
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
-                *closed = Some(self.open(&path).await?);
+                *closed = Some(self.open(&name, &path).await?);
             }
         }
     }
 
-    async fn open(&self, path: &Path) -> Result<Database, ProtocolError> {
-        let (path, is_created) = (path.to_owned(), matches!(self.data, Data::File(_)));
-        let shown = path.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            if !is_created && !path.exists() {
-                return Err(None);
+    async fn open(&self, name: &str, path: &Path) -> Result<Database, ProtocolError> {
+        let (path, archive) = (path.to_owned(), self.archive.clone());
+        let name = self.is_of_several().then(|| name.to_owned());
+        blocking(move || {
+            if !path.exists() {
+                if name.is_some() {
+                    return Err(unknown());
+                }
+                // It is created, unless it was lost.
+                let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
+                free.map_err(|(_, message)| not_opened(&path, &message))?;
             }
-            Options::new().wal_limit_bytes(WAL_LIMIT).open(&path).map_err(Some)
-        });
-        match opened.await {
-            Ok(Ok(database)) => Ok(database),
-            Ok(Err(Some(error))) => Err(not_opened(&shown, &error)),
-            Ok(Err(None)) => Err(unknown()),
-            Err(_) => Err(ProtocolError::new("INTERNAL", "the opening ended with a panic")),
-        }
+            let options = Options::new().wal_limit_bytes(WAL_LIMIT);
+            let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
+                Ok(Some(archive)) => options.archive(archive),
+                Ok(None) => options,
+                Err(error) => return Err(not_opened(&path, &error)),
+            };
+            options.open(&path).map_err(|error| not_opened(&path, &error))
+        })
+        .await
+    }
+
+    fn is_of_several(&self) -> bool {
+        matches!(self.data, Data::Directory(_))
     }
 
     fn place(&self, name: &str, path: &Path) -> Result<Arc<Place>, ProtocolError> {
@@ -101,7 +132,7 @@ impl Databases {
         if let Some(place) = places.get(name) {
             return Ok(Arc::clone(place));
         }
-        if matches!(self.data, Data::Directory(_)) && !path.exists() {
+        if self.is_of_several() && !path.exists() {
             return Err(unknown());
         }
         drop(places);
@@ -147,37 +178,115 @@ impl Databases {
         all
     }
 
-    /// The names of all databases.
-    pub(crate) fn list(&self) -> Result<Vec<String>, ProtocolError> {
-        let Data::Directory(directory) = &self.data else { return Ok(vec![ONLY.to_owned()]) };
-        let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            name.strip_suffix(".db").filter(|name| is_name(name)).map(str::to_owned)
+    /// All databases, by name.
+    pub(crate) fn list(&self) -> Result<Vec<Listed>, ProtocolError> {
+        let open = self.open_now();
+        let listed = |name: String, path: &Path| {
+            let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+            let is_open = open.iter().any(|(open, ..)| *open == name);
+            Listed { name, bytes, is_open }
+        };
+        let directory = match &self.data {
+            Data::File(path) => return Ok(vec![listed(ONLY.to_owned(), path)]),
+            Data::Directory(directory) => directory,
+        };
+        let of_entry = |entry: std::io::Result<std::fs::DirEntry>| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            let name = name.strip_suffix(".db").filter(|name| is_name(name))?;
+            Some(listed(name.to_owned(), &entry.path()))
         };
         let entries =
             std::fs::read_dir(directory).map_err(|error| not_opened(directory, &error))?;
-        let mut names: Vec<String> = entries.filter_map(name).collect();
-        names.sort();
-        Ok(names)
+        let mut all: Vec<Listed> = entries.filter_map(of_entry).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(all)
     }
 
     /// Creates the database `name`, which is empty.
     pub(crate) async fn create(&self, name: &str) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
-        let exists =
-            || ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"));
         let place = self.place_at(&name, &path);
         let mut open = Arc::clone(&place.database).write_owned().await;
+        self.must_be_new(&name, &path).await?;
         let file = std::fs::File::create_new(&path);
-        file.map(drop).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(),
+        file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => exists(&name),
             _ => not_opened(&path, &error),
         })?;
-        *open = Some(self.open(&path).await?);
+        match self.open(&name, &path).await {
+            Ok(database) => *open = Some(database),
+            Err(error) => {
+                // It never was there; what is left of it would be in the way of the next attempt.
+                blocking(move || remove(&path)).await?;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
-    /// Deletes the database `name` and its files. It must not be in use.
+    /// Sees that there is no database `name`, and that its archive has none.
+    async fn must_be_new(&self, name: &str, path: &Path) -> Result<(), ProtocolError> {
+        if path.exists() {
+            return Err(exists(name));
+        }
+        let Some(archive) = self.archive.clone() else { return Ok(()) };
+        let name = name.to_owned();
+        let free = move || archive.must_be_free(Some(&name));
+        blocking(move || free().map_err(|(code, message)| ProtocolError::new(code, message))).await
+    }
+
+    /// Makes the database `to` of what `from` is now, or was just before `time`, which its archive
+    /// knows. One that was deleted is in its archive, too. `None` if the archive was not read.
+    ///
+    /// `to` is whole when it has its name; a fork that is interrupted leaves no database.
+    pub(crate) async fn fork(
+        &self,
+        from: &str,
+        to: &str,
+        time: Option<Timestamp>,
+    ) -> Result<Option<Restored>, ProtocolError> {
+        let (from, _) = self.path_in_directory(from)?;
+        let (to, path) = self.path_in_directory(to)?;
+        self.must_be_new(&to, &path).await?;
+        let source = match self.get(Some(&from)).await {
+            Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
+                return Err(error);
+            }
+            source => source.ok(),
+        };
+        let archive = self.archive.clone();
+        let restored = blocking(move || {
+            let failed = |error: &dyn std::fmt::Display| {
+                ProtocolError::new("DATABASE_NOT_FORKED", format!("{from}: {error}"))
+            };
+            let source = match (source, time) {
+                (Some(source), None) => {
+                    let backup = source.database().backup(&path).wait();
+                    return backup.map(|_| None).map_err(|error| failed(&error));
+                }
+                (source, _) => source,
+            };
+            let archive = archive.ok_or_else(no_archive)?.of(Some(&from));
+            let archive = archive.map_err(|error| failed(&error))?;
+            // What it lacks could be of before the time.
+            if let Some(source) = source {
+                let current = source.database().read_archived(|_| Ok(())).wait();
+                current.map_err(|error| failed(&error))?;
+            }
+            let target = time.map_or(Target::Latest, Target::Before);
+            archive.restore(target, &path).map(Some).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => ProtocolError::new("NOT_FOUND", format!("{from}: {error}")),
+                _ => failed(&error),
+            })
+        });
+        let restored = restored.await?;
+        // From here on it is archived, too.
+        self.get(Some(&to)).await?;
+        Ok(restored)
+    }
+
+    /// Deletes the database `name` and its files, but for its archive. It must not be in use.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place(&name, &path)?;
@@ -189,25 +298,13 @@ impl Databases {
             return Err(unknown());
         }
         let database = open.take();
-        let deleted = tokio::task::spawn_blocking(move || {
-            database.map_or(Ok(()), |database| database.close()).map_err(|it| it.to_string())?;
-            // The file last: without it, there is no database.
-            for ending in ["-wal", "-shm", ""] {
-                let mut file = path.clone().into_os_string();
-                file.push(ending);
-                match std::fs::remove_file(&file) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(format!("{}: {error}", file.to_string_lossy()));
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        });
-        let deleted = deleted.await.unwrap_or_else(|_| Err("the deletion panicked".into()));
-        deleted.map_err(|message| ProtocolError::new("DATABASE_NOT_DELETED", message))?;
         // Its place stays: others may wait for it, and two places would be two openings.
-        Ok(())
+        blocking(move || {
+            let closed = database.map_or(Ok(()), |database| database.close());
+            closed.map_err(|error| not_deleted(error.to_string()))?;
+            remove(&path)
+        })
+        .await
     }
 
     fn path_in_directory(&self, name: &str) -> Result<(String, PathBuf), ProtocolError> {
@@ -218,31 +315,86 @@ impl Databases {
         self.path_of(Some(name))
     }
 
-    /// Closes the databases that have not been used for a while.
-    pub(crate) async fn close_idle(&self) {
-        self.close_unused_for(IDLE).await;
+    /// Opens the databases whose archives lack something, as after a crash, one after the other.
+    pub(crate) async fn catch_up(&self) {
+        let all = if self.archive.is_some() { self.list() } else { Ok(Vec::new()) };
+        for Listed { name, .. } in all.unwrap_or_default() {
+            let Ok((name, path)) = self.path_of(Some(&name)) else { continue };
+            // What cannot be told is told by the opening.
+            if path.exists() && may_lack(&path).unwrap_or(true) {
+                let _ = self.get(Some(&name)).await;
+            }
+        }
+    }
+
+    /// Closes the databases that have not been used for a while, unless their archives lack
+    /// something: closed, they would be seen no more.
+    pub(crate) fn close_idle(&self) {
+        let is_archived = |database: &Database| {
+            let stats = database.stats();
+            stats.archive.is_none_or(|archive| archive.lag_ms == 0)
+        };
+        self.close_unused(IDLE, is_archived).detach_all();
     }
 
     /// Closes those that are open and not in use.
     pub(crate) async fn close_all(&self) {
-        self.close_unused_for(Duration::ZERO).await;
+        let mut closing = self.close_unused(Duration::ZERO, |_| true);
+        while closing.join_next().await.is_some() {}
     }
 
-    async fn close_unused_for(&self, time: Duration) {
-        let all: Vec<_> = lock(&self.places).values().cloned().collect();
-        for place in all {
+    /// Closes them at once: each waits for its archive.
+    fn close_unused(&self, time: Duration, may: impl Fn(&Database) -> bool) -> JoinSet<()> {
+        let mut closing = JoinSet::new();
+        for place in lock(&self.places).values() {
             if lock(&place.last_use).elapsed() < time {
                 continue;
             }
             let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else { continue };
-            if let Some(database) = open.take() {
-                let closed = tokio::task::spawn_blocking(move || database.close()).await;
-                if let Ok(Err(error)) = closed {
-                    crate::log::error(&format!("{}: {error}", place.path.display()));
-                }
+            if let Some(database) = open.take_if(|database| may(database)) {
+                let path = place.path.clone();
+                closing.spawn_blocking(move || {
+                    if let Err(error) = database.close() {
+                        crate::log::error(&format!("{}: {error}", path.display()));
+                    }
+                    // From here on it can be opened again.
+                    drop(open);
+                });
             }
         }
+        closing
     }
+}
+
+/// Removes the files of a closed database, but for its archive.
+fn remove(path: &Path) -> Result<(), ProtocolError> {
+    // The file last: without it, there is no database.
+    for ending in [names::ARCHIVE, "-wal", "-shm", ""] {
+        let file = names::with_ending(path, ending);
+        let removed = match ending {
+            names::ARCHIVE => std::fs::remove_dir_all(&file),
+            _ => std::fs::remove_file(&file),
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(not_deleted(format!("{}: {error}", file.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn not_deleted(message: String) -> ProtocolError {
+    ProtocolError::new("DATABASE_NOT_DELETED", message)
+}
+
+/// Runs what waits for a disk or an archive.
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, ProtocolError> + Send + 'static,
+) -> Result<T, ProtocolError> {
+    let panicked = |_| Err(ProtocolError::new("INTERNAL", "the operation ended with a panic"));
+    tokio::task::spawn_blocking(run).await.unwrap_or_else(panicked)
 }
 
 fn is_name(name: &str) -> bool {
@@ -255,6 +407,15 @@ fn not_opened(path: &Path, error: &dyn std::fmt::Display) -> ProtocolError {
     crate::log::error(&format!("{}: {error}", path.display()));
     let message = "the database cannot be opened; the server's log says why";
     ProtocolError::new("DATABASE_NOT_OPENED", message)
+}
+
+fn exists(name: &str) -> ProtocolError {
+    ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"))
+}
+
+fn no_archive() -> ProtocolError {
+    let message = "the past of a database is in its archive, and it has none; set [archive]";
+    ProtocolError::new("BLOCKED", message)
 }
 
 fn unknown() -> ProtocolError {

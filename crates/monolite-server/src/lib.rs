@@ -10,6 +10,7 @@ mod admin;
 mod http;
 mod websocket;
 
+mod archives;
 mod auth;
 mod databases;
 mod metrics;
@@ -27,6 +28,7 @@ pub mod hrana;
 mod log;
 mod memory;
 
+pub use archives::ArchiveConfig;
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
 pub use files::ConfigError;

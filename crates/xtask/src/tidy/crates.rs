@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "monolite-ltx",
         ],
     ),
-    ("monolite-server", &["monolite", "monolite-sqlite"]),
+    ("monolite-server", &["monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
