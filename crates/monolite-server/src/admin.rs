@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,15 +53,6 @@ struct Health {
 #[serde(deny_unknown_fields)]
 struct Fork {
     timestamp: String,
-}
-
-/// Of when a fork is.
-#[derive(Serialize)]
-struct Forked {
-    /// Of the last transaction, if it is of a time.
-    time: Option<String>,
-    /// Whether no later ones before that time may have been merged away.
-    is_exact: bool,
 }
 
 /// What is under way in the open databases: all of it in some, and how much in the rest. So the
@@ -149,7 +141,8 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
             let time = time_of_fork(request).await?;
             let restored = shared.databases.fork(from, to, time).await?;
             let time = restored.as_ref().map(|restored| restored.time.to_string());
-            json(&Forked { time, is_exact: restored.is_none_or(|restored| restored.is_exact) })
+            let is_exact = restored.is_none_or(|restored| restored.is_exact);
+            json(&serde_json::json!({ "time": time, "is_exact": is_exact }))
         }
         (&Method::DELETE, _, [name]) => {
             shared.databases.delete(name).await?;
@@ -185,8 +178,8 @@ fn json(value: &impl Serialize) -> Result<Response<Body>, Failure> {
     Ok(with_type(StatusCode::OK, "application/json", text))
 }
 
-/// The time that the body of a fork names, if it names one: with a zone, or as sqld takes it, in UTC
-/// without one.
+/// The time that the body of a fork names, if it names one. Without a zone, as sqld takes it, it is
+/// in UTC.
 async fn time_of_fork(request: Request<Incoming>) -> Result<Option<Timestamp>, ProtocolError> {
     let invalid = |message: String| ProtocolError::new("BODY_INVALID", message);
     let body = Limited::new(request.into_body(), BODY_BYTES).collect().await;
@@ -194,11 +187,13 @@ async fn time_of_fork(request: Request<Incoming>) -> Result<Option<Timestamp>, P
     if body.is_empty() {
         return Ok(None);
     }
-    let expected = r#"send {"timestamp": "2026-11-25T07:00:00Z"}, or no body to fork what is now"#;
-    let Fork { timestamp } = serde_json::from_slice(&body)
-        .map_err(|error| invalid(format!("the body is no fork: {error}; {expected}")))?;
+    let fork = serde_json::from_slice(&body);
+    let Fork { timestamp } = fork.map_err(|error| {
+        let expected = r#"{"timestamp": "2026-11-25T07:00:00Z"}"#;
+        invalid(format!("the body is no fork: {error}; send {expected}, or no body"))
+    })?;
     let time = timestamp.parse().or_else(|_| format!("{timestamp}Z").parse());
-    time.map(Some).map_err(|_| invalid(format!("{timestamp:?} is no time; {expected}")))
+    time.map(Some).map_err(|error: <Timestamp as FromStr>::Err| invalid(error.to_string()))
 }
 
 /// How the open databases are; unavailable while an archive is too far behind.

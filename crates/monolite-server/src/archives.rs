@@ -3,8 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use monolite_archive::{Archive, Result};
+use monolite_archive::{Archive, Error};
 use serde::Deserialize;
+
+use crate::hrana::ProtocolError;
 
 /// Where the databases are archived.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,7 +23,7 @@ pub struct ArchiveConfig {
 
 impl ArchiveConfig {
     /// The archive of the database `name`; without a name, that of the only one.
-    pub(crate) fn of(&self, name: Option<&str>) -> Result<Archive> {
+    pub(crate) fn of(&self, name: Option<&str>) -> Result<Archive, Error> {
         let archive = Archive::at(&self.url_of(name))?;
         Ok(match self.lag_limit() {
             Some(limit) => archive.lag_limit(limit),
@@ -44,30 +46,25 @@ impl ArchiveConfig {
 
     /// Sees that the archive of `name`, a database that begins, has no history of another one: that
     /// stays, and the new one's would not be taken.
-    ///
-    /// # Errors
-    /// What is there, or why that is not known, as a code and a sentence.
-    pub(crate) fn must_be_free(
-        &self,
-        name: Option<&str>,
-    ) -> std::result::Result<(), (&'static str, String)> {
+    pub(crate) fn must_be_free(&self, name: Option<&str>) -> Result<(), ProtocolError> {
         let url = self.url_of(name);
-        match self.of(name).and_then(|archive| archive.leader()) {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) => {
-                let message = format!(
+        let (code, message) = match self.of(name).and_then(|archive| archive.leader()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => (
+                "ARCHIVE_EXISTS",
+                format!(
                     "{url} has the history of an earlier database; bring that back by `monolite \
-                     restore` and `monolite archive adopt`, or move the archive away"
-                );
-                Err(("ARCHIVE_EXISTS", message))
-            }
-            Err(error) => {
-                let message = format!(
+                 restore` and `monolite archive adopt`, or move the archive away"
+                ),
+            ),
+            Err(error) => (
+                "ARCHIVE_NOT_READ",
+                format!(
                     "it is not known whether {url} has the history of an earlier database: {error}"
-                );
-                Err(("ARCHIVE_NOT_READ", message))
-            }
-        }
+                ),
+            ),
+        };
+        Err(ProtocolError::new(code, message))
     }
 }
 

@@ -13,16 +13,13 @@ use std::time::{Duration, Instant};
 use monolite::archive::names;
 use monolite::{Database, Options};
 use monolite_archive::internals::may_lack;
-use monolite_archive::{ErrorKind, Restored, Target, Timestamp};
+use monolite_archive::{Archive, ErrorKind, Restored, Target, Timestamp};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::JoinSet;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
-
-/// How long an unused database stays open.
-const IDLE: Duration = Duration::from_secs(300);
 
 /// The most bytes in use in a WAL: the engine's default.
 pub(crate) const WAL_LIMIT: u64 = 1 << 30;
@@ -110,7 +107,7 @@ impl Databases {
                 }
                 // It is created, unless it was lost.
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
-                free.map_err(|(_, message)| not_opened(&path, &message))?;
+                free.map_err(|error| not_opened(&path, &error.message))?;
             }
             let options = Options::new().wal_limit_bytes(WAL_LIMIT);
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
@@ -232,8 +229,7 @@ impl Databases {
         }
         let Some(archive) = self.archive.clone() else { return Ok(()) };
         let name = name.to_owned();
-        let free = move || archive.must_be_free(Some(&name));
-        blocking(move || free().map_err(|(code, message)| ProtocolError::new(code, message))).await
+        blocking(move || archive.must_be_free(Some(&name))).await
     }
 
     /// Makes the database `to` of what `from` is now, or was just before `time`, which its archive
@@ -257,28 +253,16 @@ impl Databases {
         };
         let archive = self.archive.clone();
         let restored = blocking(move || {
-            let failed = |error: &dyn std::fmt::Display| {
-                ProtocolError::new("DATABASE_NOT_FORKED", format!("{from}: {error}"))
-            };
-            let source = match (source, time) {
-                (Some(source), None) => {
-                    let backup = source.database().backup(&path).wait();
-                    return backup.map(|_| None).map_err(|error| failed(&error));
-                }
-                (source, _) => source,
-            };
-            let archive = archive.ok_or_else(no_archive)?.of(Some(&from));
-            let archive = archive.map_err(|error| failed(&error))?;
-            // What it lacks could be of before the time.
-            if let Some(source) = source {
-                let current = source.database().read_archived(|_| Ok(())).wait();
-                current.map_err(|error| failed(&error))?;
-            }
-            let target = time.map_or(Target::Latest, Target::Before);
-            archive.restore(target, &path).map(Some).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => ProtocolError::new("NOT_FOUND", format!("{from}: {error}")),
-                _ => failed(&error),
-            })
+            fork_to(&path, source, archive.map(|archive| archive.of(Some(&from))), time).map_err(
+                |error| {
+                    let lacks =
+                        error.downcast_ref().is_some_and(|error: &monolite_archive::Error| {
+                            error.kind() == ErrorKind::NotFound
+                        });
+                    let code = if lacks { "NOT_FOUND" } else { "DATABASE_NOT_FORKED" };
+                    ProtocolError::new(code, format!("{from}: {error}"))
+                },
+            )
         });
         let restored = restored.await?;
         // From here on it is archived, too.
@@ -327,14 +311,14 @@ impl Databases {
         }
     }
 
-    /// Closes the databases that have not been used for a while, unless their archives lack
+    /// Closes the databases that have not been used for so long, unless their archives lack
     /// something: closed, they would be seen no more.
-    pub(crate) fn close_idle(&self) {
+    pub(crate) fn close_idle(&self, time: Duration) {
         let is_archived = |database: &Database| {
             let stats = database.stats();
             stats.archive.is_none_or(|archive| archive.lag_ms == 0)
         };
-        self.close_unused(IDLE, is_archived).detach_all();
+        self.close_unused(time, is_archived).detach_all();
     }
 
     /// Closes those that are open and not in use.
@@ -364,6 +348,27 @@ impl Databases {
         }
         closing
     }
+}
+
+/// Makes the file at `path` of a database, or of what its archive has.
+fn fork_to(
+    path: &Path,
+    source: Option<InUse>,
+    archive: Option<monolite_archive::Result<Archive>>,
+    time: Option<Timestamp>,
+) -> Result<Option<Restored>, Box<dyn std::error::Error>> {
+    if let (Some(source), None) = (&source, time) {
+        source.database().backup(path).wait()?;
+        return Ok(None);
+    }
+    let archive =
+        archive.ok_or("its past would be in an archive, and it has none; set [archive]")??;
+    // What the archive lacks could be of before the time.
+    if let Some(source) = source {
+        source.database().read_archived(|_| Ok(())).wait()?;
+    }
+    let target = time.map_or(Target::Latest, Target::Before);
+    Ok(Some(archive.restore(target, path)?))
 }
 
 /// Removes the files of a closed database, but for its archive.
@@ -413,15 +418,48 @@ fn exists(name: &str) -> ProtocolError {
     ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"))
 }
 
-fn no_archive() -> ProtocolError {
-    let message = "the past of a database is in its archive, and it has none; set [archive]";
-    ProtocolError::new("BLOCKED", message)
-}
-
 fn unknown() -> ProtocolError {
     ProtocolError::new("DATABASE_NOT_FOUND", "the server has no database of that name")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn until(what: &str, is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_idle_database_stays_open_until_it_is_archived() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (place, away) = (directory.path().join("archive"), directory.path().join("away"));
+        let config = toml::from_str(&format!("url = '{}'", place.display())).expect("it is right");
+        let data = Data::File(directory.path().join("one.db"));
+        let databases = Databases::new(data, Some(config));
+        let used = databases.get(None).await.expect("it opens");
+        let db = used.database().clone();
+        drop(used);
+        let lag = || db.stats().archive.expect("it has one").lag_ms;
+        until("the first copy is there", || lag() == 0).await;
+        std::fs::rename(&place, &away).expect("it is there");
+        std::fs::write(&place, "no directory").expect("it is free");
+        let created = db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).await;
+        created.expect("the disk is there");
+        databases.close_idle(Duration::ZERO);
+        assert_eq!(databases.open_now().len(), 1, "its archive lacks the table");
+        std::fs::remove_file(&place).expect("it is there");
+        std::fs::rename(&away, &place).expect("it is free");
+        until("the table is archived", || lag() == 0).await;
+        databases.close_idle(Duration::ZERO);
+        until("it is closed", || databases.open_now().is_empty()).await;
+    }
 }

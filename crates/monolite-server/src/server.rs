@@ -54,6 +54,9 @@ const KEPT_BYTES: usize = 128 << 20;
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How long an unused database stays open.
+const UNUSED: Duration = Duration::from_secs(300);
+
 /// How often what is unused, or has changed, is looked for.
 const UPKEEP: Duration = Duration::from_secs(1);
 
@@ -245,7 +248,7 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
     loop {
         ticks.tick().await;
         shared.streams.end_expired();
-        shared.databases.close_idle();
+        shared.databases.close_idle(UNUSED);
         shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();
