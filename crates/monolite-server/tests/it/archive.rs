@@ -14,19 +14,19 @@ use crate::served::Served;
 /// How long a test waits for what comes by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One for many databases, with archives in a directory beside.
-fn archived() -> (Served, TempDir) {
+/// One for many databases, with archives in a directory beside, which must be dropped after it.
+fn archived() -> (TempDir, Served) {
     archived_with("")
 }
 
-fn archived_with(options: &str) -> (Served, TempDir) {
+fn archived_with(options: &str) -> (TempDir, Served) {
     let archives = tempfile::tempdir().unwrap();
     let text = format!("url = 'file://{}'\n{options}", archives.path().display());
     let served = Served::with(|directory, config| {
         config.directory = Some(directory);
         config.archive = Some(toml::from_str(&text).unwrap());
     });
-    (served, archives)
+    (archives, served)
 }
 
 /// The status and the body of a request to the operator's address.
@@ -89,7 +89,7 @@ fn now_millis() -> i64 {
 
 #[test]
 fn what_was_served_is_in_the_archive_of_its_database() {
-    let (served, archives) = archived();
+    let (archives, served) = archived();
     for (name, x) in [("one", 1), ("two", 2)] {
         assert_eq!(create(&served, name), 200);
         execute(&served, name, "CREATE TABLE t(x)");
@@ -114,10 +114,8 @@ fn what_was_served_is_in_the_archive_of_its_database() {
 
 #[test]
 fn a_fork_has_what_was_acknowledged_while_writes_go_on() {
-    for (served, _archives) in [(Served::many(), None), {
-        let (served, archives) = archived();
-        (served, Some(archives))
-    }] {
+    let (_archives, archived) = archived();
+    for served in [Served::many(), archived] {
         assert_eq!(create(&served, "live"), 200);
         execute(&served, "live", "CREATE TABLE t(x)");
         let is_over = std::sync::atomic::AtomicBool::new(false);
@@ -151,20 +149,20 @@ fn a_fork_has_what_was_acknowledged_while_writes_go_on() {
 
 #[test]
 fn a_fork_of_a_time_has_what_was_there_then() {
-    let (served, _archives) = archived();
+    let (_archives, served) = archived();
     assert_eq!(create(&served, "shop"), 200);
     execute(&served, "shop", "CREATE TABLE t(x)");
     execute(&served, "shop", "INSERT INTO t VALUES (1)");
     let then = moment_behind(&served);
     execute(&served, "shop", "DELETE FROM t");
+    // What was committed just now is archived first.
+    let (status, answer) = fork(&served, "shop", "latest", Some("2999-01-01T00:00:00Z"));
+    assert_eq!(status, 200, "{answer}");
     let (status, answer) = fork(&served, "shop", "undone", Some(&then));
     assert_eq!((status, &answer["is_exact"]), (200, &json!(true)), "{answer}");
     assert!(answer["time"].as_str() < Some(&then), "{answer}");
     // As sqld is asked.
     assert_eq!(fork(&served, "shop", "again", Some(then.trim_end_matches('Z'))).0, 200);
-    // What was committed just now is archived first.
-    let (status, answer) = fork(&served, "shop", "latest", Some("2999-01-01T00:00:00Z"));
-    assert_eq!(status, 200, "{answer}");
     let count = |name| value(&served, name, "SELECT count(*) FROM t");
     assert_eq!(["shop", "undone", "again", "latest"].map(count), ["0", "1", "1", "0"]);
     let (status, answer) = fork(&served, "shop", "early", Some("1999-01-01T00:00:00Z"));
@@ -176,7 +174,7 @@ fn a_fork_of_a_time_has_what_was_there_then() {
 
 #[test]
 fn what_is_left_of_a_fork_is_no_database() {
-    let (served, _archives) = archived();
+    let (_archives, served) = archived();
     assert_eq!(create(&served, "shop"), 200);
     execute(&served, "shop", "CREATE TABLE t(x)");
     let part = served.directory.path().join("copy.db.monolite-part");
@@ -190,7 +188,7 @@ fn what_is_left_of_a_fork_is_no_database() {
 
 #[test]
 fn the_archive_of_a_deleted_database_stays_and_is_not_taken_by_another() {
-    let (served, archives) = archived();
+    let (archives, served) = archived();
     assert_eq!(create(&served, "shop"), 200);
     execute(&served, "shop", "CREATE TABLE t(x)");
     execute(&served, "shop", "INSERT INTO t VALUES (7)");
@@ -270,7 +268,7 @@ impl Away {
 
 #[test]
 fn a_store_that_is_away_shows_in_the_health() {
-    let (served, archives) = archived_with("lag_limit_seconds = 1");
+    let (archives, served) = archived_with("lag_limit_seconds = 1");
     assert_eq!(create(&served, "shop"), 200);
     execute(&served, "shop", "CREATE TABLE t(x)");
     moment_behind(&served);
