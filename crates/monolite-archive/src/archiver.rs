@@ -67,7 +67,7 @@ use feed::Feed;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
 use upkeep::Noticeboard;
-pub use waiting::has_unarchived;
+pub use waiting::{has_unarchived, may_lack};
 
 /// How long an opening waits to be told that the archive refuses it, and until a copy that is due
 /// is there: a program that runs for a moment leaves an archive that can be restored. What takes

@@ -53,7 +53,7 @@
 //! # }
 //! ```
 
-pub use crate::archiver::{Adopted, Present, adopt, has_unarchived};
+pub use crate::archiver::{Adopted, Present, adopt, has_unarchived, may_lack};
 pub use crate::catalog::Catalog;
 pub use crate::compaction::{compact, compact_level, snapshot, snapshot_at};
 pub use crate::file::ArchivedFile;

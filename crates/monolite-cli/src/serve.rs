@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
         let _ = stop.map(|stop| stop.send(()));
     })?;
     let runtime = Runtime::new().context("the threads of the server do not start")?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let listener = listen(config.listen).await?;
         let admin = match config.admin {
             Some(admin) => Some(listen(admin).await?),
@@ -42,7 +42,10 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
         }
         server.serve(listener, admin, async move { drop(stopped.await) }).await;
         Ok(())
-    })
+    });
+    // A fork that is under way is not waited for.
+    runtime.shutdown_background();
+    served
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener> {

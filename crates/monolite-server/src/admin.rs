@@ -4,15 +4,20 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use monolite::archive::ArchiveStats;
 use monolite::{Activity, Database, Stats, TransactionActivity};
-use serde::Serialize;
+use monolite_archive::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
@@ -27,6 +32,28 @@ const MOST_DATABASES: usize = 40;
 
 /// Most calls, and most transactions, of a database that are shown.
 const MOST_CALLS: usize = 20;
+
+/// Most bytes of the body of a request.
+const BODY_BYTES: usize = 4_096;
+
+/// How far an archive may be behind if no limit was set: that of the alarms for embedded databases.
+const LAG_LIMIT: Duration = Duration::from_secs(60);
+
+/// How an open database is.
+#[derive(Serialize)]
+struct Health {
+    database: String,
+    /// Those that are on, by their names in the guide.
+    alarms: Vec<&'static str>,
+    archive: Option<ArchiveStats>,
+}
+
+/// The body of a fork, which is that of sqld.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fork {
+    timestamp: String,
+}
 
 /// What is under way in the open databases: all of it in some, and how much in the rest. So the
 /// answer has 0.2 MB with a thousand databases, and below 2 MB if the most runs in them.
@@ -85,35 +112,43 @@ pub(crate) async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    Ok(route(&shared, &request).await.unwrap_or_else(failed))
+    Ok(route(&shared, request).await.unwrap_or_else(failed))
 }
 
-async fn route(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Body>, Failure> {
-    refuse_other_sites(request)?;
-    let path = request.uri().path();
-    let name = path.strip_prefix("/v1/namespaces/").unwrap_or_default();
-    let created = name.strip_suffix("/create");
-    match (request.method(), path) {
-        (&Method::GET, "/") => {
+async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
+    refuse_other_sites(&request)?;
+    let path = request.uri().path().to_owned();
+    let of_names = path.strip_prefix("/v1/namespaces/");
+    let of_names: Vec<&str> = of_names.map_or_else(Vec::new, |rest| rest.split('/').collect());
+    match (request.method(), &*path, &of_names[..]) {
+        (&Method::GET, "/", _) => {
             let mut page = with_type(StatusCode::OK, "text/html; charset=utf-8", PAGE);
             page.headers_mut().insert(CONTENT_SECURITY_POLICY, policy());
             page.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             Ok(page)
         }
-        (&Method::GET, "/metrics") => {
+        (&Method::GET, "/metrics", _) => {
             Ok(with_type(StatusCode::OK, "text/plain; version=0.0.4", metrics(shared)))
         }
-        (&Method::GET, "/now") => json(&now(shared, request.uri().query())),
-        (&Method::GET, "/v1/namespaces") => json(&shared.databases.list()?),
-        (&Method::POST, _) if created.is_some() => {
-            shared.databases.create(created.unwrap_or_default()).await?;
+        (&Method::GET, "/now", _) => json(&now(shared, request.uri().query())),
+        (&Method::GET, "/health", _) => health(shared),
+        (&Method::GET, "/v1/namespaces", _) => json(&shared.databases.list()?),
+        (&Method::POST, _, [name, "create"]) => {
+            shared.databases.create(name).await?;
             json(&())
         }
-        (&Method::DELETE, _) if !name.is_empty() => {
+        (&Method::POST, _, [from, "fork", to]) => {
+            let time = time_of_fork(request).await?;
+            let restored = shared.databases.fork(from, to, time).await?;
+            let time = restored.as_ref().map(|restored| restored.time.to_string());
+            let is_exact = restored.is_none_or(|restored| restored.is_exact);
+            json(&serde_json::json!({ "time": time, "is_exact": is_exact }))
+        }
+        (&Method::DELETE, _, [name]) => {
             shared.databases.delete(name).await?;
             json(&())
         }
-        (method, path) => {
+        (method, path, _) => {
             let message = format!("there is nothing at {method} {path}");
             Err(ProtocolError::new("NOT_FOUND", message).into())
         }
@@ -141,6 +176,50 @@ fn json(value: &impl Serialize) -> Result<Response<Body>, Failure> {
         Failure::from(ProtocolError::new("INTERNAL", format!("the answer is no JSON: {error}")))
     })?;
     Ok(with_type(StatusCode::OK, "application/json", text))
+}
+
+/// The time that the body of a fork names, if it names one. Without a zone, as sqld takes it, it is
+/// in UTC.
+async fn time_of_fork(request: Request<Incoming>) -> Result<Option<Timestamp>, ProtocolError> {
+    let invalid = |message: String| ProtocolError::new("BODY_INVALID", message);
+    let body = Limited::new(request.into_body(), BODY_BYTES).collect().await;
+    let body = body.map_err(|error| invalid(format!("the body: {error}")))?.to_bytes();
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let fork = serde_json::from_slice(&body);
+    let Fork { timestamp } = fork.map_err(|error| {
+        let expected = r#"{"timestamp": "2026-11-25T07:00:00Z"}"#;
+        invalid(format!("the body is no fork: {error}; send {expected}, or no body"))
+    })?;
+    let time = timestamp.parse().or_else(|_| format!("{timestamp}Z").parse());
+    time.map(Some).map_err(|error: <Timestamp as FromStr>::Err| invalid(error.to_string()))
+}
+
+/// How the open databases are; unavailable while an archive is too far behind.
+fn health(shared: &Shared) -> Result<Response<Body>, Failure> {
+    let limit = shared.databases.lag_limit().unwrap_or(LAG_LIMIT);
+    let mut is_behind = false;
+    let of = |(database, _, db): (String, PathBuf, Database)| {
+        let archive = db.stats().archive;
+        let alarms = archive.as_ref().map_or_else(Vec::new, |archive| {
+            let lags = Duration::from_millis(archive.lag_ms) > limit;
+            is_behind |= lags;
+            let all = [
+                ("ArchiveBehind", lags),
+                ("ArchiveNotRestorable", !archive.is_restorable),
+                ("ArchiveFailing", archive.last_error.is_some()),
+            ];
+            all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect()
+        });
+        Health { database, alarms, archive }
+    };
+    let all: Vec<Health> = shared.databases.open_now().into_iter().map(of).collect();
+    let mut response = json(&all)?;
+    if is_behind {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    Ok(response)
 }
 
 fn metrics(shared: &Shared) -> String {

@@ -20,15 +20,17 @@ impl From<ProtocolError> for Failure {
     fn from(error: ProtocolError) -> Failure {
         let status = match &*error.code {
             "STREAM_EXPIRED" | "DATABASE_NOT_FOUND" | "NOT_FOUND" => StatusCode::NOT_FOUND,
-            "DATABASE_EXISTS" | "DATABASE_IN_USE" => StatusCode::CONFLICT,
+            "DATABASE_EXISTS" | "DATABASE_IN_USE" | "ARCHIVE_EXISTS" => StatusCode::CONFLICT,
             "SQLITE_AUTH" => StatusCode::FORBIDDEN,
             code if code.starts_with("AUTH_") => StatusCode::UNAUTHORIZED,
             "OVERLOADED" | "DRAINING" => StatusCode::SERVICE_UNAVAILABLE,
             "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
             "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
-            "DATABASE_NOT_OPENED" | "DATABASE_NOT_DELETED" | "INTERNAL" => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            "DATABASE_NOT_OPENED"
+            | "DATABASE_NOT_DELETED"
+            | "DATABASE_NOT_FORKED"
+            | "ARCHIVE_NOT_READ"
+            | "INTERNAL" => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
         Failure(status, error)

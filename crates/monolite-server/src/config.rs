@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::archives::ArchiveConfig;
 use crate::auth::AuthConfig;
 use crate::databases::Data;
 use crate::files::ConfigError;
@@ -29,6 +30,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Or the directory whose files `NAME.db` are the databases.
     pub directory: Option<PathBuf>,
+    /// Where the databases are archived. Default: nowhere.
+    pub archive: Option<ArchiveConfig>,
     /// Who may do what. Without it, all who reach the address may do everything.
     pub auth: Option<AuthConfig>,
     /// The server's certificate; without it, the server speaks plain HTTP.
@@ -55,6 +58,7 @@ impl Default for Config {
             admin: None,
             file: None,
             directory: None,
+            archive: None,
             auth: None,
             tls: None,
             plaintext: false,
@@ -102,7 +106,7 @@ impl Config {
     /// When it does not, or would let strangers in.
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
-        let Config { listen, admin, file, directory, auth, tls, plaintext } = self;
+        let Config { listen, admin, file, directory, archive, auth, tls, plaintext } = self;
         if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
             return refuse(format!(
                 "admin = {admin} can be reached from other machines, and asks for no token; listen \
@@ -123,6 +127,10 @@ impl Config {
                      has the certificate"
                 ));
             }
+        }
+        if let Some(archive) = archive {
+            let wrong = |error| ConfigError(format!("url in [archive]: {error}"));
+            archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
         }
         match (file, directory) {
             (Some(file), None) => Ok(Data::File(file.clone())),

@@ -10,13 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use monolite::archive::names;
 use monolite::{Database, Options};
+use monolite_archive::internals::may_lack;
+use monolite_archive::{Archive, ErrorKind, Restored, Target, Timestamp};
+use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::task::JoinSet;
 
+use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
-
-/// How long an unused database stays open.
-const IDLE: Duration = Duration::from_secs(300);
 
 /// The most bytes in use in a WAL: the engine's default.
 pub(crate) const WAL_LIMIT: u64 = 1 << 30;
@@ -33,8 +36,18 @@ pub enum Data {
     Directory(PathBuf),
 }
 
+/// A database that there is.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    name: String,
+    /// Of its file.
+    bytes: u64,
+    is_open: bool,
+}
+
 pub(crate) struct Databases {
     data: Data,
+    archive: Option<ArchiveConfig>,
     places: Mutex<HashMap<String, Arc<Place>>>,
 }
 
@@ -58,8 +71,13 @@ impl InUse {
 }
 
 impl Databases {
-    pub(crate) fn new(data: Data) -> Databases {
-        Databases { data, places: Mutex::default() }
+    pub(crate) fn new(data: Data, archive: Option<ArchiveConfig>) -> Databases {
+        Databases { data, archive, places: Mutex::default() }
+    }
+
+    /// How long a commit may wait for its archive, if that was said.
+    pub(crate) fn lag_limit(&self) -> Option<Duration> {
+        self.archive.as_ref().and_then(ArchiveConfig::lag_limit)
     }
 
     /// The database `name`, or the only one, opened if it is not.
@@ -74,26 +92,36 @@ impl Databases {
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
-                *closed = Some(self.open(&path).await?);
+                *closed = Some(self.open(&name, &path).await?);
             }
         }
     }
 
-    async fn open(&self, path: &Path) -> Result<Database, ProtocolError> {
-        let (path, is_created) = (path.to_owned(), matches!(self.data, Data::File(_)));
-        let shown = path.clone();
-        let opened = tokio::task::spawn_blocking(move || {
-            if !is_created && !path.exists() {
-                return Err(None);
+    async fn open(&self, name: &str, path: &Path) -> Result<Database, ProtocolError> {
+        let (path, archive) = (path.to_owned(), self.archive.clone());
+        let name = self.is_of_several().then(|| name.to_owned());
+        blocking(move || {
+            if !path.exists() {
+                if name.is_some() {
+                    return Err(unknown());
+                }
+                // It is created, unless it was lost.
+                let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
+                free.map_err(|error| not_opened(&path, &error.message))?;
             }
-            Options::new().wal_limit_bytes(WAL_LIMIT).open(&path).map_err(Some)
-        });
-        match opened.await {
-            Ok(Ok(database)) => Ok(database),
-            Ok(Err(Some(error))) => Err(not_opened(&shown, &error)),
-            Ok(Err(None)) => Err(unknown()),
-            Err(_) => Err(ProtocolError::new("INTERNAL", "the opening ended with a panic")),
-        }
+            let options = Options::new().wal_limit_bytes(WAL_LIMIT);
+            let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
+                Ok(Some(archive)) => options.archive(archive),
+                Ok(None) => options,
+                Err(error) => return Err(not_opened(&path, &error)),
+            };
+            options.open(&path).map_err(|error| not_opened(&path, &error))
+        })
+        .await
+    }
+
+    fn is_of_several(&self) -> bool {
+        matches!(self.data, Data::Directory(_))
     }
 
     fn place(&self, name: &str, path: &Path) -> Result<Arc<Place>, ProtocolError> {
@@ -101,7 +129,7 @@ impl Databases {
         if let Some(place) = places.get(name) {
             return Ok(Arc::clone(place));
         }
-        if matches!(self.data, Data::Directory(_)) && !path.exists() {
+        if self.is_of_several() && !path.exists() {
             return Err(unknown());
         }
         drop(places);
@@ -147,37 +175,102 @@ impl Databases {
         all
     }
 
-    /// The names of all databases.
-    pub(crate) fn list(&self) -> Result<Vec<String>, ProtocolError> {
-        let Data::Directory(directory) = &self.data else { return Ok(vec![ONLY.to_owned()]) };
-        let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            name.strip_suffix(".db").filter(|name| is_name(name)).map(str::to_owned)
+    /// All databases, by name.
+    pub(crate) fn list(&self) -> Result<Vec<Listed>, ProtocolError> {
+        let open = self.open_now();
+        let listed = |name: String, path: &Path| {
+            let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+            let is_open = open.iter().any(|(open, ..)| *open == name);
+            Listed { name, bytes, is_open }
+        };
+        let directory = match &self.data {
+            Data::File(path) => return Ok(vec![listed(ONLY.to_owned(), path)]),
+            Data::Directory(directory) => directory,
+        };
+        let of_entry = |entry: std::io::Result<std::fs::DirEntry>| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            let name = name.strip_suffix(".db").filter(|name| is_name(name))?;
+            Some(listed(name.to_owned(), &entry.path()))
         };
         let entries =
             std::fs::read_dir(directory).map_err(|error| not_opened(directory, &error))?;
-        let mut names: Vec<String> = entries.filter_map(name).collect();
-        names.sort();
-        Ok(names)
+        let mut all: Vec<Listed> = entries.filter_map(of_entry).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(all)
     }
 
     /// Creates the database `name`, which is empty.
     pub(crate) async fn create(&self, name: &str) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
-        let exists =
-            || ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"));
         let place = self.place_at(&name, &path);
         let mut open = Arc::clone(&place.database).write_owned().await;
+        self.must_be_new(&name, &path).await?;
         let file = std::fs::File::create_new(&path);
-        file.map(drop).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(),
+        file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => exists(&name),
             _ => not_opened(&path, &error),
         })?;
-        *open = Some(self.open(&path).await?);
+        match self.open(&name, &path).await {
+            Ok(database) => *open = Some(database),
+            Err(error) => {
+                // It never was there; what is left of it would be in the way of the next attempt.
+                blocking(move || remove(&path)).await?;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
-    /// Deletes the database `name` and its files. It must not be in use.
+    /// Sees that there is no database `name`, and that its archive has none.
+    async fn must_be_new(&self, name: &str, path: &Path) -> Result<(), ProtocolError> {
+        if path.exists() {
+            return Err(exists(name));
+        }
+        let Some(archive) = self.archive.clone() else { return Ok(()) };
+        let name = name.to_owned();
+        blocking(move || archive.must_be_free(Some(&name))).await
+    }
+
+    /// Makes the database `to` of what `from` is now, or was just before `time`, which its archive
+    /// knows. One that was deleted is in its archive, too. `None` if the archive was not read.
+    ///
+    /// `to` is whole when it has its name; a fork that is interrupted leaves no database.
+    pub(crate) async fn fork(
+        &self,
+        from: &str,
+        to: &str,
+        time: Option<Timestamp>,
+    ) -> Result<Option<Restored>, ProtocolError> {
+        let (from, _) = self.path_in_directory(from)?;
+        let (to, path) = self.path_in_directory(to)?;
+        self.must_be_new(&to, &path).await?;
+        let source = match self.get(Some(&from)).await {
+            Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
+                return Err(error);
+            }
+            source => source.ok(),
+        };
+        let archive = self.archive.clone();
+        let restored = blocking(move || {
+            fork_to(&path, source, archive.map(|archive| archive.of(Some(&from))), time).map_err(
+                |error| {
+                    let lacks =
+                        error.downcast_ref().is_some_and(|error: &monolite_archive::Error| {
+                            error.kind() == ErrorKind::NotFound
+                        });
+                    let code = if lacks { "NOT_FOUND" } else { "DATABASE_NOT_FORKED" };
+                    ProtocolError::new(code, format!("{from}: {error}"))
+                },
+            )
+        });
+        let restored = restored.await?;
+        // From here on it is archived, too.
+        self.get(Some(&to)).await?;
+        Ok(restored)
+    }
+
+    /// Deletes the database `name` and its files, but for its archive. It must not be in use.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place(&name, &path)?;
@@ -189,25 +282,13 @@ impl Databases {
             return Err(unknown());
         }
         let database = open.take();
-        let deleted = tokio::task::spawn_blocking(move || {
-            database.map_or(Ok(()), |database| database.close()).map_err(|it| it.to_string())?;
-            // The file last: without it, there is no database.
-            for ending in ["-wal", "-shm", ""] {
-                let mut file = path.clone().into_os_string();
-                file.push(ending);
-                match std::fs::remove_file(&file) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(format!("{}: {error}", file.to_string_lossy()));
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        });
-        let deleted = deleted.await.unwrap_or_else(|_| Err("the deletion panicked".into()));
-        deleted.map_err(|message| ProtocolError::new("DATABASE_NOT_DELETED", message))?;
         // Its place stays: others may wait for it, and two places would be two openings.
-        Ok(())
+        blocking(move || {
+            let closed = database.map_or(Ok(()), |database| database.close());
+            closed.map_err(|error| not_deleted(error.to_string()))?;
+            remove(&path)
+        })
+        .await
     }
 
     fn path_in_directory(&self, name: &str) -> Result<(String, PathBuf), ProtocolError> {
@@ -218,31 +299,107 @@ impl Databases {
         self.path_of(Some(name))
     }
 
-    /// Closes the databases that have not been used for a while.
-    pub(crate) async fn close_idle(&self) {
-        self.close_unused_for(IDLE).await;
+    /// Opens the databases whose archives lack something, as after a crash, one after the other.
+    pub(crate) async fn catch_up(&self) {
+        let all = if self.archive.is_some() { self.list() } else { Ok(Vec::new()) };
+        for Listed { name, .. } in all.unwrap_or_default() {
+            let Ok((name, path)) = self.path_of(Some(&name)) else { continue };
+            // What cannot be told is told by the opening.
+            if path.exists() && may_lack(&path).unwrap_or(true) {
+                let _ = self.get(Some(&name)).await;
+            }
+        }
+    }
+
+    /// Closes the databases that have not been used for so long, unless their archives lack
+    /// something: closed, they would be seen no more.
+    pub(crate) fn close_idle(&self, time: Duration) {
+        let is_archived = |database: &Database| {
+            let stats = database.stats();
+            stats.archive.is_none_or(|archive| archive.lag_ms == 0)
+        };
+        self.close_unused(time, is_archived).detach_all();
     }
 
     /// Closes those that are open and not in use.
     pub(crate) async fn close_all(&self) {
-        self.close_unused_for(Duration::ZERO).await;
+        let mut closing = self.close_unused(Duration::ZERO, |_| true);
+        while closing.join_next().await.is_some() {}
     }
 
-    async fn close_unused_for(&self, time: Duration) {
-        let all: Vec<_> = lock(&self.places).values().cloned().collect();
-        for place in all {
+    /// Closes them at once: each waits for its archive.
+    fn close_unused(&self, time: Duration, may: impl Fn(&Database) -> bool) -> JoinSet<()> {
+        let mut closing = JoinSet::new();
+        for place in lock(&self.places).values() {
             if lock(&place.last_use).elapsed() < time {
                 continue;
             }
             let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else { continue };
-            if let Some(database) = open.take() {
-                let closed = tokio::task::spawn_blocking(move || database.close()).await;
-                if let Ok(Err(error)) = closed {
-                    crate::log::error(&format!("{}: {error}", place.path.display()));
-                }
+            if let Some(database) = open.take_if(|database| may(database)) {
+                let path = place.path.clone();
+                closing.spawn_blocking(move || {
+                    if let Err(error) = database.close() {
+                        crate::log::error(&format!("{}: {error}", path.display()));
+                    }
+                    // From here on it can be opened again.
+                    drop(open);
+                });
             }
         }
+        closing
     }
+}
+
+/// Makes the file at `path` of a database, or of what its archive has.
+fn fork_to(
+    path: &Path,
+    source: Option<InUse>,
+    archive: Option<monolite_archive::Result<Archive>>,
+    time: Option<Timestamp>,
+) -> Result<Option<Restored>, Box<dyn std::error::Error>> {
+    if let (Some(source), None) = (&source, time) {
+        source.database().backup(path).wait()?;
+        return Ok(None);
+    }
+    let archive =
+        archive.ok_or("its past would be in an archive, and it has none; set [archive]")??;
+    // What the archive lacks could be of before the time.
+    if let Some(source) = source {
+        source.database().read_archived(|_| Ok(())).wait()?;
+    }
+    let target = time.map_or(Target::Latest, Target::Before);
+    Ok(Some(archive.restore(target, path)?))
+}
+
+/// Removes the files of a closed database, but for its archive.
+fn remove(path: &Path) -> Result<(), ProtocolError> {
+    // The file last: without it, there is no database.
+    for ending in [names::ARCHIVE, "-wal", "-shm", ""] {
+        let file = names::with_ending(path, ending);
+        let removed = match ending {
+            names::ARCHIVE => std::fs::remove_dir_all(&file),
+            _ => std::fs::remove_file(&file),
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(not_deleted(format!("{}: {error}", file.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn not_deleted(message: String) -> ProtocolError {
+    ProtocolError::new("DATABASE_NOT_DELETED", message)
+}
+
+/// Runs what waits for a disk or an archive.
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, ProtocolError> + Send + 'static,
+) -> Result<T, ProtocolError> {
+    let panicked = |_| Err(ProtocolError::new("INTERNAL", "the operation ended with a panic"));
+    tokio::task::spawn_blocking(run).await.unwrap_or_else(panicked)
 }
 
 fn is_name(name: &str) -> bool {
@@ -257,10 +414,52 @@ fn not_opened(path: &Path, error: &dyn std::fmt::Display) -> ProtocolError {
     ProtocolError::new("DATABASE_NOT_OPENED", message)
 }
 
+fn exists(name: &str) -> ProtocolError {
+    ProtocolError::new("DATABASE_EXISTS", format!("there is a database {name}"))
+}
+
 fn unknown() -> ProtocolError {
     ProtocolError::new("DATABASE_NOT_FOUND", "the server has no database of that name")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn until(what: &str, is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_idle_database_stays_open_until_it_is_archived() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (place, away) = (directory.path().join("archive"), directory.path().join("away"));
+        let config = toml::from_str(&format!("url = '{}'", place.display())).expect("it is right");
+        let data = Data::File(directory.path().join("one.db"));
+        let databases = Databases::new(data, Some(config));
+        let used = databases.get(None).await.expect("it opens");
+        let db = used.database().clone();
+        drop(used);
+        let lag = || db.stats().archive.expect("it has one").lag_ms;
+        until("the first copy is there", || lag() == 0).await;
+        std::fs::rename(&place, &away).expect("it is there");
+        std::fs::write(&place, "no directory").expect("it is free");
+        let created = db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).await;
+        created.expect("the disk is there");
+        databases.close_idle(Duration::ZERO);
+        assert_eq!(databases.open_now().len(), 1, "its archive lacks the table");
+        std::fs::remove_file(&place).expect("it is there");
+        std::fs::rename(&away, &place).expect("it is free");
+        until("the table is archived", || lag() == 0).await;
+        databases.close_idle(Duration::ZERO);
+        until("it is closed", || databases.open_now().is_empty()).await;
+    }
 }

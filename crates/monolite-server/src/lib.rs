@@ -11,6 +11,7 @@ mod http;
 mod local;
 mod websocket;
 
+mod archives;
 mod auth;
 mod databases;
 mod metrics;
@@ -28,6 +29,7 @@ pub mod hrana;
 mod log;
 mod memory;
 
+pub use archives::ArchiveConfig;
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
 pub use files::ConfigError;

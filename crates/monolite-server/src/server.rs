@@ -54,6 +54,9 @@ const KEPT_BYTES: usize = 128 << 20;
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How long an unused database stays open.
+const UNUSED: Duration = Duration::from_secs(300);
+
 /// How often what is unused, or has changed, is looked for.
 const UPKEEP: Duration = Duration::from_secs(1);
 
@@ -69,7 +72,7 @@ impl Server {
     /// # Errors
     /// As [`Config::check`]; when a key, a token or a certificate cannot be read.
     pub fn new(config: &Config) -> Result<Server, ConfigError> {
-        let databases = Databases::new(config.check()?);
+        let databases = Databases::new(config.check()?, config.archive.clone());
         let authenticator = match &config.auth {
             Some(auth) => Authenticator::load(auth)?,
             None => Authenticator::Open,
@@ -96,6 +99,10 @@ impl Server {
         let Server { shared, tls } = self;
         let connections = Arc::new(GracefulShutdown::new());
         let upkeep = tokio::spawn(upkeep(Arc::clone(&shared), tls.clone()));
+        let catching_up = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move { shared.databases.catch_up().await }
+        });
         let clients = {
             let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
             async move { accept_clients(listener, &shared, tls, &connections).await }
@@ -119,6 +126,7 @@ impl Server {
             let _ = timeout(DRAIN, connections.shutdown()).await;
         }
         upkeep.abort();
+        catching_up.abort();
         shared.streams.end_all();
         shared.databases.close_all().await;
     }
@@ -240,7 +248,7 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
     loop {
         ticks.tick().await;
         shared.streams.end_expired();
-        shared.databases.close_idle().await;
+        shared.databases.close_idle(UNUSED);
         shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();

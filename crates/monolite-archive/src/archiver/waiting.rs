@@ -1,5 +1,4 @@
-//! Owns one question, asked beside a database that another process may have open: does it have a
-//! commit that is not archived?
+//! Owns one question, asked beside a database: does it have a commit that is not archived?
 //!
 //! # Not here
 //! A commit that was rolled back after its last frame was written looks like one until the WAL
@@ -33,6 +32,20 @@ pub fn has_unarchived(path: &Path, lineage: Lineage, newest: &Header) -> Result<
     let waits = || Ok(has_staged(&directory)? || has_wal(path, newest)?);
     let failed = |error| Error::of_io(format!("look at the WAL of {}", path.display()), error);
     Ok(position.needs_copy || waits().map_err(failed)?)
+}
+
+/// Whether the database at `path`, which no process has open, may have something that its archive
+/// lacks, by its files alone. One that was never archived does.
+///
+/// # Errors
+/// [`Io`](crate::ErrorKind::Io), and [`Corrupt`](crate::ErrorKind::Corrupt) of the position record.
+pub fn may_lack(path: &Path) -> Result<bool> {
+    let directory = directory_of(path);
+    let Some(position) = Position::read(&directory)? else { return Ok(true) };
+    let has_wal = fs::metadata(with_ending(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+    let staged = || has_staged(&directory);
+    let failed = |error| Error::of_io(format!("look beside {}", path.display()), error);
+    Ok(position.needs_copy || has_wal || staged().map_err(failed)?)
 }
 
 fn has_staged(directory: &Path) -> io::Result<bool> {

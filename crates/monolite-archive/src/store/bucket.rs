@@ -9,13 +9,14 @@
 //! answers to writes have no ETag.
 //!
 //! # Threads and locks
-//! A runtime of this store's own has one thread, which does requests while the caller's thread does
-//! something else.
+//! The runtime of all buckets has one thread, which does requests while the callers' threads do
+//! something else. It is never dropped: that would panic on a thread of another runtime, on which
+//! the last handle of a database may be dropped.
 
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -69,7 +70,7 @@ pub struct BucketStore {
     client: Arc<dyn ObjectStore>,
     parts: Arc<dyn MultipartStore>,
     service: Service,
-    runtime: Runtime,
+    runtime: &'static Runtime,
 }
 
 impl fmt::Debug for BucketStore {
@@ -89,12 +90,13 @@ impl BucketStore {
         parts: Arc<dyn MultipartStore>,
         service: Service,
     ) -> Result<BucketStore> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("monolite-bucket")
-            .enable_all()
-            .build();
-        let runtime = runtime.map_err(|error| Error::of_io("make a runtime", error))?;
+        static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(1).thread_name("monolite-bucket").enable_all().build()
+        });
+        let runtime = RUNTIME.as_ref();
+        let runtime =
+            runtime.map_err(|error| Error::of_io("make a runtime", error.kind().into()))?;
         Ok(BucketStore { client, parts, service, runtime })
     }
 

@@ -23,6 +23,15 @@ fn bucket_in_memory_keeps_its_promises() {
     keeps_its_promises(&BucketStore::new(client.clone(), client, Service::S3).unwrap(), "");
 }
 
+/// As when the last handle of a database is dropped there.
+#[test]
+fn bucket_is_dropped_on_a_thread_of_another_runtime() {
+    let client = Arc::new(InMemory::new());
+    let store = BucketStore::new(client.clone(), client, Service::S3).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { drop(store) });
+}
+
 #[test]
 fn address_that_names_nothing_is_refused() {
     for address in ["", "s3", "s3://", "ftp://bucket/a", "s3://bucket/a?endpoint", "s3://b/a//c"] {

@@ -6,11 +6,11 @@ use ureq::Agent;
 
 use crate::served::Served;
 
-fn agent() -> Agent {
+pub(crate) fn agent() -> Agent {
     Agent::config_builder().http_status_as_error(false).build().new_agent()
 }
 
-fn get(url: &str) -> Value {
+pub(crate) fn get(url: &str) -> Value {
     agent().get(url).call().unwrap().body_mut().read_json().unwrap()
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn create(served: &Served, name: &str) -> u16 {
     agent().post(&url).send_json(json!({})).unwrap().status().as_u16()
 }
 
-fn delete(served: &Served, name: &str) -> u16 {
+pub(crate) fn delete(served: &Served, name: &str) -> u16 {
     let url = format!("{}/v1/namespaces/{name}", served.admin);
     agent().delete(&url).call().unwrap().status().as_u16()
 }
@@ -110,8 +110,11 @@ fn databases_are_created_listed_and_deleted() {
     for name in ["UP", "..%2fx", "a.b", "%00"] {
         assert!(create(&served, name) >= 400, "{name}");
     }
-    assert_eq!(list(), json!(["shop"]));
+    let listed = list()[0].clone();
+    assert_eq!((&listed["name"], &listed["is_open"]), (&json!("shop"), &json!(true)), "{listed}");
+    assert_eq!(list().as_array().unwrap().len(), 1);
     assert_eq!(run(&served, "shop", "CREATE TABLE t(x)").0, 200);
+    assert!(list()[0]["bytes"].is_u64());
     assert_eq!([delete(&served, "shop"), delete(&served, "shop")], [200, 404]);
     assert_eq!(list(), json!([]));
     assert_eq!(run(&served, "shop", "SELECT 1").0, 404);

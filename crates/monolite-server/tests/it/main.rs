@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a test tells its seed")]
 
 mod admin;
+mod archive;
 mod auth;
 mod browser;
 mod client;

@@ -27,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "monolite-ltx",
         ],
     ),
-    ("monolite-server", &["monolite", "monolite-sqlite"]),
+    ("monolite-server", &["monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-client", &["monolite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),

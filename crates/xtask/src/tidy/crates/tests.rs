@@ -38,7 +38,7 @@ const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
     "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite-client, \
      monolite, monolite-archive, monolite-ltx\n\
-     monolite-server  ─► monolite, monolite-sqlite, (monolite-client)\n\
+     monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-ltx\n\
      monolite-torture ─► monolite-testkit, monolite, monolite-archive, monolite-sqlite\n\
@@ -101,7 +101,7 @@ fn engine() -> Package {
 
 /// The server, whose tests use the client.
 fn server() -> Package {
-    let uses = ["monolite", "monolite-sqlite", "monolite-client"];
+    let uses = ["monolite", "monolite-archive", "monolite-sqlite", "monolite-client"];
     let mut server = of_crates("monolite-server", &uses);
     server.tests_only.push("monolite-client".into());
     server

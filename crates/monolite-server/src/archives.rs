@@ -1,0 +1,88 @@
+//! Owns which archive a database has, and whether that has the history of another one.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use monolite_archive::{Archive, Error};
+use serde::Deserialize;
+
+use crate::hrana::ProtocolError;
+
+/// Where the databases are archived.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ArchiveConfig {
+    /// The address, as `monolite archive` takes it. Of several databases each has its own archive
+    /// below it, at `URL/NAME`.
+    pub url: String,
+    /// How many seconds a commit may wait for the archive before writes are refused and the health
+    /// is bad. Default: writes are never refused, and the health is bad after a minute.
+    pub lag_limit_seconds: Option<NonZeroU32>,
+}
+
+impl ArchiveConfig {
+    /// The archive of the database `name`; without a name, that of the only one.
+    pub(crate) fn of(&self, name: Option<&str>) -> Result<Archive, Error> {
+        let archive = Archive::at(&self.url_of(name))?;
+        Ok(match self.lag_limit() {
+            Some(limit) => archive.lag_limit(limit),
+            None => archive,
+        })
+    }
+
+    pub(crate) fn url_of(&self, name: Option<&str>) -> String {
+        let Some(name) = name else { return self.url.clone() };
+        // In a path a question mark is one of its signs.
+        let is_bucket = self.url.contains("://") && !self.url.starts_with("file://");
+        let options = self.url.find('?').filter(|_| is_bucket).unwrap_or(self.url.len());
+        let (place, options) = self.url.split_at(options);
+        format!("{}/{name}{options}", place.trim_end_matches('/'))
+    }
+
+    pub(crate) fn lag_limit(&self) -> Option<Duration> {
+        self.lag_limit_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
+    }
+
+    /// Sees that the archive of `name`, a database that begins, has no history of another one: that
+    /// stays, and the new one's would not be taken.
+    pub(crate) fn must_be_free(&self, name: Option<&str>) -> Result<(), ProtocolError> {
+        let url = self.url_of(name);
+        let (code, message) = match self.of(name).and_then(|archive| archive.leader()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => (
+                "ARCHIVE_EXISTS",
+                format!(
+                    "{url} has the history of an earlier database; bring that back by `monolite \
+                 restore` and `monolite archive adopt`, or move the archive away"
+                ),
+            ),
+            Err(error) => (
+                "ARCHIVE_NOT_READ",
+                format!(
+                    "it is not known whether {url} has the history of an earlier database: {error}"
+                ),
+            ),
+        };
+        Err(ProtocolError::new(code, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ArchiveConfig;
+
+    #[test]
+    fn each_database_has_a_place_of_its_own() {
+        for (url, expected) in [
+            ("file:///var/archive", "file:///var/archive/shop"),
+            ("/var/what?/", "/var/what?/shop"),
+            ("s3://bucket", "s3://bucket/shop"),
+            ("s3://bucket/all/?region=a/b", "s3://bucket/all/shop?region=a/b"),
+        ] {
+            let config = ArchiveConfig { url: url.into(), lag_limit_seconds: None };
+            assert_eq!(config.url_of(Some("shop")), expected);
+            assert_eq!(config.url_of(None), url);
+        }
+    }
+}
