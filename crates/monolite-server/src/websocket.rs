@@ -322,13 +322,13 @@ impl Connection {
     }
 
     fn is_still_let_in(&self) -> bool {
-        let again = || self.shared.authenticator.authenticate(self.token.as_deref());
+        let again = || self.shared.authenticate(self.token.as_deref());
         self.principal.is_none() || again().is_ok()
     }
 
     fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
         let is_first = self.principal.is_none();
-        match self.shared.authenticator.authenticate(token) {
+        match self.shared.authenticate(token) {
             Ok(principal) => {
                 self.principal = Some(principal);
                 self.token = token.map(str::to_owned);
@@ -337,9 +337,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            Err(refusal) => {
-                self.shared.metrics.refused(refusal.code());
-                let error = ProtocolError::new(refusal.code(), refusal.to_string());
+            Err(error) => {
                 self.answer(&ServerMessage::HelloError(error));
                 Err(breach(CloseCode::Policy, "the token was refused"))
             }
