@@ -42,7 +42,12 @@ impl Signer {
     }
 
     fn sign(&self, claims: &Value) -> String {
-        let signed = unsigned("EdDSA", claims);
+        self.sign_as("EdDSA", claims)
+    }
+
+    /// With a header that names another algorithm than that of the signature.
+    fn sign_as(&self, algorithm: &str, claims: &Value) -> String {
+        let signed = unsigned(algorithm, claims);
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(self.0.sign(signed.as_bytes())))
     }
 }
@@ -102,7 +107,7 @@ fn guarded() -> (Served, Vec<Column>) {
             some(vec![
                 format!("{by_hmac}.{mac}"),
                 format!("{}.", unsigned("none", &all)),
-                format!("{}.{signature}", unsigned("RS256", &all)),
+                signer.sign_as("RS256", &all),
             ]),
         ),
         (
@@ -365,13 +370,14 @@ fn a_refused_write_says_where_the_right_comes_from() {
     let sql = |sql: &str| json!({ "stmt": { "sql": sql } });
     let (create, begin) = (sql(CREATE), sql("BEGIN"));
     let execute = |it: &Value| json!({ "type": "execute", "stmt": it["stmt"] });
-    let two = json!({ "steps": [create, create] });
+    let [two, in_transaction] =
+        [[&create, &create], [&begin, &create]].map(|steps| json!({ "steps": steps }));
     let requests = [
         ("/v1/execute", create.clone()),
         ("/v1/batch", json!({ "batch": two })),
         ("/v2/pipeline", json!({ "requests": [execute(&begin), execute(&create)] })),
         ("/v2/pipeline", json!({ "requests": [{ "type": "sequence", "sql": CREATE }] })),
-        ("/v3/cursor", json!({ "batch": two })),
+        ("/v3/cursor", json!({ "batch": in_transaction })),
     ];
     for (path, body) in requests {
         for (token, remedy) in [
@@ -390,6 +396,32 @@ fn a_refused_write_says_where_the_right_comes_from() {
             assert!(said.contains("SQLITE_READONLY") && said.contains(remedy), "{path} {said}");
         }
     }
+}
+
+/// The system resets a connection that is closed with unread bytes.
+#[test]
+fn a_client_that_sends_on_sees_why_it_is_refused() {
+    let (served, _) = guarded();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let said = runtime.block_on(async {
+        let url = served.url.replace("http://", "ws://");
+        let (mut socket, _) = connect_async(url).await.unwrap();
+        let hello = json!({ "type": "hello", "jwt": "wrong" }).to_string();
+        socket.feed(tungstenite::Message::text(hello)).await.unwrap();
+        for _ in 0..64 {
+            socket.feed(tungstenite::Message::text(" ".repeat(16 << 10))).await.unwrap();
+        }
+        socket.flush().await.unwrap();
+        let mut said = Vec::new();
+        while !said.last().is_some_and(tungstenite::Message::is_close) {
+            said.push(socket.next().await.unwrap().unwrap());
+        }
+        said
+    });
+    let is_why = |message: &tungstenite::Message| {
+        message.to_text().is_ok_and(|text| text.contains("AUTH_JWT_INVALID"))
+    };
+    assert!(said.iter().any(is_why), "{said:?}");
 }
 
 #[test]
