@@ -1,20 +1,29 @@
 //! Ctrl-C: the first asks a run to stop, the second ends the process.
+//!
+//! A launcher (`npx`) passes on what a terminal or a service manager sends to this process as well,
+//! so what follows within [`SAME`] is no second one.
 
 use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Longer than a launcher takes to pass a signal on, on a busy machine.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Calls `ask` at the first signal.
 pub(crate) fn on_signal(ask: impl Fn() + Send + 'static) -> Result<()> {
-    let seen = AtomicBool::new(false);
-    ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+    let first = OnceLock::<Instant>::new();
+    ctrlc::set_handler(move || match first.get() {
+        Some(first) if first.elapsed() < SAME => {}
+        Some(_) => std::process::exit(130),
+        None => {
+            let _ = first.set(Instant::now());
+            ask();
+            let _ = writeln!(io::stderr(), "\nstopping; once more to stop at once");
         }
-        ask();
-        let _ = writeln!(io::stderr(), "\nstopping; once more to stop at once");
     })
     .context("cannot listen for Ctrl-C")
 }

@@ -142,7 +142,7 @@ impl Client {
     /// A new stream: a connection, as other databases call it, which can have a transaction.
     #[must_use]
     pub fn stream(&self) -> Stream {
-        Stream { client: self.clone(), baton: None }
+        Stream { client: self.clone(), baton: None, is_lost: false }
     }
 
     async fn send(
@@ -237,6 +237,8 @@ fn unreachable(error: &dyn std::error::Error) -> Error {
 pub struct Stream {
     client: Client,
     baton: Option<String>,
+    /// Whether the server may not have it any more.
+    is_lost: bool,
 }
 
 impl Stream {
@@ -244,7 +246,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Refused`] when the statement failed, [`Error::Unreachable`] when it is not known
-    /// whether it ran.
+    /// whether it ran; [`Error::Unusable`] for all that follows a request which failed as a whole:
+    /// it was meant for a transaction that is lost.
     pub async fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<Answer, Error> {
         self.run(&[(sql, parameters)]).await?.swap_remove(0)
     }
@@ -288,10 +291,13 @@ impl Stream {
     }
 
     async fn send(&mut self, requests: &[wire::Request<'_>]) -> Result<wire::Responses, Error> {
-        // The baton is spent, whatever becomes of the request.
-        let baton = self.baton.take();
-        let (next, responses) = self.client.send(baton.as_deref(), requests).await?;
-        self.baton = next;
+        if self.is_lost {
+            return Err(Error::Unusable("the stream is lost; begin a new one".into()));
+        }
+        // It is, unless an answer comes: also when this future is dropped.
+        self.is_lost = true;
+        let (next, responses) = self.client.send(self.baton.as_deref(), requests).await?;
+        (self.baton, self.is_lost) = (next, false);
         Ok(responses)
     }
 }

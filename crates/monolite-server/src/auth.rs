@@ -55,8 +55,13 @@ pub(crate) struct Principal {
     pub(crate) name: String,
     /// For turns among clients.
     pub(crate) id: u64,
+    /// What its uses are counted under: its name, or the key that has signed it, as the names that
+    /// others sign are without number.
+    pub(crate) counted: String,
     kind: Kind,
     grants: Vec<Grant>,
+    /// Whether the configuration gives the right, as the token names none.
+    is_by_default: bool,
 }
 
 /// Whose word for it there is.
@@ -81,7 +86,27 @@ impl Principal {
         let hash = digest(&SHA256, name.as_bytes());
         let first = hash.as_ref()[..8].try_into().expect("it has 32 bytes");
         let (name, id) = (name.to_owned(), u64::from_be_bytes(first));
-        Principal { name, id, kind, grants }
+        Principal { counted: name.clone(), name, id, kind, grants, is_by_default: false }
+    }
+
+    /// The word for its kind of token in figures, where there are tokens.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Anyone => None,
+            Kind::Signed => Some("signed"),
+            Kind::Issued => Some("issued"),
+        }
+    }
+
+    /// Why it may not write, where it may not.
+    pub(crate) fn why_read_only(&self) -> &'static str {
+        match self.is_by_default {
+            false => "the token gives the right to read only",
+            true => {
+                "the token names no right (a, p), so token_default in the server's [auth] decides, \
+                 which is \"ro\""
+            }
+        }
     }
 
     /// What tells it from others for a baton: its kind of token, its name and its right.

@@ -156,11 +156,7 @@ async fn enter(
         let (kind, token) = value.split_once(' ')?;
         kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    let principal = shared.authenticator.authenticate(token);
-    let principal = principal.map_err(|refusal| {
-        shared.metrics.refused(refusal.code());
-        ProtocolError::new(refusal.code(), refusal.to_string())
-    })?;
+    let principal = shared.authenticate(token)?;
     let name = database.unwrap_or(crate::databases::ONLY);
     let right = principal.right(name).ok_or_else(|| {
         ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")

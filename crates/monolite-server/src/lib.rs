@@ -51,3 +51,17 @@ struct Shared {
     /// Whether the server stops.
     stops: tokio::sync::watch::Sender<bool>,
 }
+
+impl Shared {
+    /// Who `token` belongs to. Its use is counted, or the refusal.
+    fn authenticate(&self, token: Option<&str>) -> Result<auth::Principal, hrana::ProtocolError> {
+        let principal = self.authenticator.authenticate(token).map_err(|refusal| {
+            self.metrics.refused(refusal.code());
+            hrana::ProtocolError::new(refusal.code(), refusal.to_string())
+        })?;
+        if let Some(kind) = principal.kind() {
+            self.metrics.used(kind, &principal.counted);
+        }
+        Ok(principal)
+    }
+}

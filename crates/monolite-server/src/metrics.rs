@@ -28,6 +28,12 @@ struct Code {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Token {
+    kind: &'static str,
+    token: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Transport {
     transport: &'static str,
 }
@@ -38,6 +44,7 @@ pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     seconds: Family<Endpoint, Histogram>,
     refused: Family<Code, Counter>,
+    uses: Family<Token, Counter>,
     connections: Family<Transport, Gauge>,
     streams: Gauge,
 }
@@ -66,12 +73,16 @@ impl Metrics {
         registry.register("request_seconds", help, seconds.clone());
         let refused = Family::default();
         registry.register("refused_tokens", "Requests whose token was refused", refused.clone());
+        let uses = Family::default();
+        let help =
+            "Requests over HTTP with a token, and looks at that of a connection by WebSocket";
+        registry.register("token_uses", help, uses.clone());
         let connections = Family::default();
         registry.register("connections", "Connections that are open", connections.clone());
         let streams = Gauge::default();
         let help = "Streams over HTTP that live between two requests";
         registry.register("open_streams", help, streams.clone());
-        Metrics { registry, requests, seconds, refused, connections, streams }
+        Metrics { registry, requests, seconds, refused, uses, connections, streams }
     }
 
     /// A request at `endpoint` was answered with `status`.
@@ -83,6 +94,11 @@ impl Metrics {
     /// A token was refused, for the reason `code`.
     pub(crate) fn refused(&self, code: &str) {
         self.refused.get_or_create(&Code { code: code.to_owned() }).inc();
+    }
+
+    /// A token of that kind was good.
+    pub(crate) fn used(&self, kind: &'static str, token: &str) {
+        self.uses.get_or_create(&Token { kind, token: token.to_owned() }).inc();
     }
 
     /// A connection by `transport` begins.

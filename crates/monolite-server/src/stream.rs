@@ -223,6 +223,8 @@ pub(crate) struct Stream {
     /// The same without foreign keys, while the client has set them off.
     without_keys: Option<Database>,
     right: Right,
+    /// For an error, if it is the right that forbids a write.
+    why_read_only: &'static str,
     state: State,
     /// The savepoints that are open, if the first of them began the transaction.
     savepoints: Vec<String>,
@@ -241,7 +243,10 @@ impl Stream {
     /// A stream of `principal`, whose calls the engine shows under its name.
     pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
-        Stream::of(db.with_time_limit(STATEMENT_TIME), right)
+        Stream {
+            why_read_only: principal.why_read_only(),
+            ..Stream::of(db.with_time_limit(STATEMENT_TIME), right)
+        }
     }
 
     /// A stream whose calls are those of the handle `db`.
@@ -251,6 +256,7 @@ impl Stream {
             db,
             without_keys: None,
             right,
+            why_read_only: "the database was opened to be read only",
             state: State::Idle,
             savepoints: Vec::new(),
             last: Last::default(),
@@ -297,7 +303,7 @@ impl Stream {
         encoding: Encoding,
         answer: &Answer,
     ) -> Result<StreamResponse, ProtocolError> {
-        match request {
+        let done = match request {
             StreamRequest::Close => {
                 self.close();
                 Ok(StreamResponse::Close)
@@ -330,6 +336,15 @@ impl Stream {
                 Ok(StreamResponse::GetAutocommit { is_autocommit: self.is_autocommit() })
             }
             StreamRequest::Invalid(error) => Err(error),
+        };
+        done.map_err(|error| self.explained(error))
+    }
+
+    /// `error`, with the remedy if it is the right that forbids a write.
+    fn explained(&self, error: ProtocolError) -> ProtocolError {
+        match self.right == Right::ReadOnly && error.code == "SQLITE_READONLY" {
+            true => read_only(self.why_read_only),
+            false => error,
         }
     }
 
@@ -435,7 +450,7 @@ impl Stream {
     fn may_write(&self) -> Result<(), ProtocolError> {
         match self.right {
             Right::ReadWrite => Ok(()),
-            Right::ReadOnly => Err(read_only("this client has the right to read only")),
+            Right::ReadOnly => Err(read_only(self.why_read_only)),
         }
     }
 

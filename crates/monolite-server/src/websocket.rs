@@ -64,6 +64,10 @@ const PING: Duration = Duration::from_secs(20);
 /// How long the first message, and an answer to a ping, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a connection that is ended is read to its end: the system resets one with unread bytes,
+/// and the client, which sends requests before it is let in, might not see why.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Whether a request asks for a WebSocket.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let value = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
@@ -160,7 +164,7 @@ impl Protocol {
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, encoding: Encoding) {
-    let (sink, source) = socket.split();
+    let (sink, mut source) = socket.split();
     let (say, said) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(sink, said));
     let under_way = Arc::new(Semaphore::new(REQUESTS));
@@ -181,13 +185,15 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
         say,
     };
     let counted = connection.shared.metrics.connected("websocket");
-    let farewell = connection.read(source).await;
+    let farewell = connection.read(&mut source).await;
     // Its streams end with it, and with them their transactions.
     if let Some(farewell) = farewell {
         let _ = connection.say.send((Message::Close(Some(farewell)), None));
     }
     drop(connection);
     let _ = tokio::time::timeout(PATIENCE, writer).await;
+    let unread = async { while let Some(Ok(_)) = source.next().await {} };
+    let _ = tokio::time::timeout(LINGER, unread).await;
     drop(counted);
 }
 
@@ -250,7 +256,7 @@ fn breach(code: CloseCode, reason: &str) -> CloseFrame {
 
 impl Connection {
     /// Reads messages until the connection ends; says why, if it is this side that ends it.
-    async fn read(&mut self, mut source: SplitStream<Socket>) -> Option<CloseFrame> {
+    async fn read(&mut self, source: &mut SplitStream<Socket>) -> Option<CloseFrame> {
         let mut pings = tokio::time::interval(PING);
         let mut stops = self.shared.stops.subscribe();
         let mut heard = tokio::time::Instant::now();
@@ -322,13 +328,13 @@ impl Connection {
     }
 
     fn is_still_let_in(&self) -> bool {
-        let again = || self.shared.authenticator.authenticate(self.token.as_deref());
+        let again = || self.shared.authenticate(self.token.as_deref());
         self.principal.is_none() || again().is_ok()
     }
 
     fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
         let is_first = self.principal.is_none();
-        match self.shared.authenticator.authenticate(token) {
+        match self.shared.authenticate(token) {
             Ok(principal) => {
                 self.principal = Some(principal);
                 self.token = token.map(str::to_owned);
@@ -337,9 +343,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            Err(refusal) => {
-                self.shared.metrics.refused(refusal.code());
-                let error = ProtocolError::new(refusal.code(), refusal.to_string());
+            Err(error) => {
                 self.answer(&ServerMessage::HelloError(error));
                 Err(breach(CloseCode::Policy, "the token was refused"))
             }

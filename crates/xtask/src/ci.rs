@@ -26,7 +26,7 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
-use crate::{conform, fuzz, models, mutants, planted, range, tidy, torture};
+use crate::{conform, fuzz, models, mutants, package, planted, range, tidy, torture};
 use failures::Failures;
 use slow::SlowTests;
 
@@ -141,6 +141,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
     run.step("command", |tested| command_of_users(root, tested));
+    run.step("packages", |tested| packages(root, tested));
     run.step("long tests", |tested| tests(root, Tests::Long, tested));
     run.step("web examples", |tested| tests(root, Tests::WebExamples, tested));
     run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
@@ -277,6 +278,16 @@ fn command_of_users(root: &Path, tested: &mut Tested) -> anyhow::Result<()> {
     let mut command = Command::new(cargo_path());
     command.current_dir(root).args(["test", "--locked", "--package", "monolite-cli"]);
     counted(command.args(["--test", "it", "--", "verbs_of_developers"]), tested)
+}
+
+/// Installs the packages of a build without optimisations: it is there, and takes no minutes.
+fn packages(root: &Path, tested: &mut Tested) -> anyhow::Result<()> {
+    if let Some(missing) = package::missing() {
+        println!("skipped: packages: {missing}");
+        tested.tally.skipped += 1;
+        return Ok(());
+    }
+    package::installed::check(&package::build(root, "dev")?)
 }
 
 /// Runs the tests and counts them, also when some fail.

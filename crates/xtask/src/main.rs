@@ -1,10 +1,11 @@
 //! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
 //!
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
-//! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
-//! compares scripts with plain SQLite, [`count`] weighs the tree, [`models`] checks schedules of
-//! the engine's threads, [`torture`] runs `monolite torture` with the amounts that every change
-//! must survive, [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
+//! forget, [`package`] makes the files that people install, [`range`] builds both ends of the
+//! `rusqlite` versions that Monolite accepts, [`conform`] compares scripts with plain SQLite,
+//! [`count`] weighs the tree, [`models`] checks schedules of the engine's threads, [`torture`] runs
+//! `monolite torture` with the amounts that every change must survive, [`planted`] shows that it
+//! finds bugs, and [`mutants`] that the tests do.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -19,6 +20,7 @@ mod count;
 mod fuzz;
 mod models;
 mod mutants;
+mod package;
 mod planted;
 mod range;
 mod tidy;
@@ -43,6 +45,8 @@ usage: cargo xtask COMMAND
   models [NAME]                  check schedules of the engine's threads (a minute)
   tidy                           the checks of this repository that no other tool makes
   count [CHECKOUT]               lines by crate and kind, words, public names, assertions
+  package [--check]              the command as a wheel and as packages of npm, into
+                                 target/packages; with --check, install and run them
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
@@ -69,6 +73,10 @@ fn main() -> ExitCode {
         ["models", name] => root().and_then(|root| ci::models(&root, name)),
         ["count"] => root().and_then(|root| count::run(&root)),
         ["count", checkout] => count::run(Path::new(checkout)),
+        ["package"] => root().and_then(|root| package(&root).map(drop)),
+        ["package", "--check"] => {
+            root().and_then(|root| package::installed::check(&package(&root)?))
+        }
         ["conform"] => root().and_then(|root| conform::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
@@ -94,6 +102,13 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn package(root: &Path) -> anyhow::Result<package::Packages> {
+    match package::missing() {
+        Some(missing) => anyhow::bail!("{missing}"),
+        None => package::build(root, "release"),
     }
 }
 

@@ -46,4 +46,5 @@ await Promise.all(Array.from({ length: 5 }, () => take(10)));
 const all = await db.execute("SELECT balance FROM account ORDER BY id");
 assert.deepEqual(all.rows.map((row) => row.balance), [100, 50]);
 await assert.rejects(take(1000), /not enough money/);
+console.log("account:", all.rows.map((row) => row.balance));
 db.close();

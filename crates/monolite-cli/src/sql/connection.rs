@@ -109,6 +109,11 @@ impl Connection {
         told(unless_interrupted(&self.runtime, self.is_interactive, ran))
     }
 
+    /// Begins anew, without the transaction that is lost.
+    pub(crate) fn renew(&mut self) {
+        self.stream = self.client.stream();
+    }
+
     /// Whether a transaction is open.
     pub(crate) fn has_transaction(&mut self) -> Result<bool> {
         let asked = self.stream.is_autocommit();

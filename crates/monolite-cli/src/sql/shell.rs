@@ -183,6 +183,7 @@ impl Shell {
                 bail!("the transaction is lost, and nothing runs until you say ROLLBACK");
             }
             self.transaction = Transaction::None;
+            self.connection.renew();
             return Ok(Answer::default());
         }
         let ran = self.connection.execute(sql, parameters);

@@ -123,8 +123,11 @@ impl Keys {
         if claims.nbf.is_some_and(|nbf| time(nbf).is_none_or(|nbf| nbf > now + LEEWAY)) {
             return Err(Refusal::Early);
         }
-        let name = claims.sub.clone().unwrap_or_else(|| format!("key {}", number + 1));
-        Ok(Principal::new(Kind::Signed, &name, claims.grants(default)))
+        let counted = format!("key {}", number + 1);
+        let name = claims.sub.clone().unwrap_or_else(|| counted.clone());
+        let is_by_default = claims.a.is_none() && claims.p.is_none();
+        let principal = Principal::new(Kind::Signed, &name, claims.grants(default));
+        Ok(Principal { counted, is_by_default, ..principal })
     }
 }
 

@@ -159,6 +159,65 @@ fn a_token_of_the_server_is_kept_as_a_hash() {
     assert_eq!(refusal(&authenticator, Some(&token[..40])), Some(Refusal::Invalid));
 }
 
+/// Names of the tokens in a file.
+fn names(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("name = "));
+    names.map(|name| name.trim_matches('"').to_owned()).collect()
+}
+
+fn issue(file: &Path, name: &str) {
+    issue_token(file, name, Right::ReadOnly, None, None).unwrap();
+}
+
+#[test]
+fn tokens_made_at_once_are_all_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let file = &file;
+            scope.spawn(move || {
+                (0..25).for_each(|number| issue(file, &format!("{thread}-{number}")));
+            });
+        }
+    });
+    assert_eq!(names(&file).len(), 100);
+}
+
+#[test]
+fn a_new_token_leaves_the_rest_of_the_file_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let mode = |file: &Path| {
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(file).unwrap().permissions())
+    };
+    let set_mode = |file: &Path, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(file, mode).unwrap();
+    };
+    // Of a run that was cut off, and longer than what is written now.
+    let beside = directory.path().join("tokens.toml.new");
+    std::fs::write(&beside, "x".repeat(10_000)).unwrap();
+    set_mode(&beside, 0o666);
+    issue(&file, "one");
+    assert_eq!(mode(&file) & 0o777, 0o600, "that of what was left does not stay");
+    assert!(!beside.exists());
+
+    let before = std::fs::read_to_string(&file).unwrap() + "\n# The shop's, until May.";
+    std::fs::write(&file, &before).unwrap();
+    set_mode(&file, 0o640);
+    issue(&file, "two");
+    assert_eq!(mode(&file) & 0o777, 0o640, "the server's group may read it");
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with(&before));
+    assert_eq!(names(&file), ["one", "two"]);
+
+    std::fs::write(&file, "token = []").unwrap();
+    let refused = issue_token(&file, "three", Right::ReadOnly, None, None);
+    assert!(refused.is_err(), "the server could not read what would come out");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "token = []");
+}
+
 #[test]
 fn wrong_files_change_nothing_and_right_ones_do() {
     let directory = tempfile::tempdir().unwrap();

@@ -12,9 +12,9 @@
 //! expires = 1800000000 # seconds since 1970; never, without it
 //! ```
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -56,8 +56,11 @@ fn hash(token: &str) -> String {
 
 impl Tokens {
     pub(super) fn read(path: &Path) -> Result<Tokens, ConfigError> {
-        let text = text_of(path)?;
-        toml::from_str(&text).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
+        Tokens::of(&text_of(path)?, path)
+    }
+
+    fn of(text: &str, path: &Path) -> Result<Tokens, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError(format!("{}: {error}", path.display())))
     }
 
     /// Whose token it is. Only hashes are compared: how long that takes tells of a hash, from which
@@ -77,7 +80,8 @@ impl Tokens {
 }
 
 /// Makes a token, and adds it to `file`, which is created if it is not there. The file keeps what
-/// recognises the token, and not the token itself: it is returned, and shown nowhere else.
+/// recognises the token, and not the token itself: it is returned, and shown nowhere else. The file
+/// keeps its comments, owner and mode. Calls at the same time take turns, also those of processes.
 ///
 /// `databases` are those that it is for, or `None` for all. It ends after the time `lasts`, by the
 /// clock of the wall, or never. A server that has the file takes notice within some seconds.
@@ -91,9 +95,11 @@ pub fn issue_token(
     databases: Option<Vec<String>>,
     lasts: Option<Duration>,
 ) -> Result<String, ConfigError> {
-    let mut tokens = if file.exists() { Tokens::read(file)? } else { Tokens::default() };
     let shown = file.display();
-    if tokens.entries.iter().any(|entry| entry.name == name) {
+    let wrong = |error: io::Error| ConfigError(format!("{shown}: {error}"));
+    let held = hold(file).map_err(wrong)?;
+    let mut text = text_of(file)?;
+    if Tokens::of(&text, file)?.entries.iter().any(|entry| entry.name == name) {
         let message =
             format!("{shown} has a token {name:?}; take its entry out, or choose another");
         return Err(ConfigError(message));
@@ -105,18 +111,40 @@ pub fn issue_token(
     let end = lasts.and_then(|lasts| now().checked_add(lasts));
     let end = end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
     let expires = end.map(|end| end.as_secs());
-    tokens.entries.push(Entry { name, sha256, right, databases, expires });
-    let text = toml::to_string(&tokens).expect("the entries are TOML");
-    replace(file, &text).map_err(|error| ConfigError(format!("{shown}: {error}")))?;
+    let added = Tokens { entries: vec![Entry { name, sha256, right, databases, expires }] };
+    if !text.is_empty() {
+        text += if text.ends_with('\n') { "\n" } else { "\n\n" };
+    }
+    text += &toml::to_string(&added).expect("an entry is TOML");
+    // Whatever is in the file, the server must be able to read it with the new entry.
+    Tokens::of(&text, file)?;
+    held.metadata().and_then(|old| replace(file, &old, &text)).map_err(wrong)?;
     Ok(token)
 }
 
-/// Whole or not at all, and for its owner only.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+/// The file, locked, and created for its owner alone if it is not there.
+fn hold(file: &Path) -> io::Result<File> {
+    loop {
+        let mut options = OpenOptions::new();
+        let held = options.read(true).append(true).create(true).mode(0o600).open(file)?;
+        held.lock()?;
+        // Who had the lock before has put another file in its place.
+        if fs::metadata(file).is_ok_and(|now| held.metadata().is_ok_and(|it| it.ino() == now.ino()))
+        {
+            return Ok(held);
+        }
+    }
+}
+
+/// Whole or not at all, and with the owner and the mode of `old`: the server may be another user.
+fn replace(file: &Path, old: &Metadata, text: &str) -> io::Result<()> {
     let mut beside = file.to_owned().into_os_string();
     beside.push(".new");
-    let mut options = fs::OpenOptions::new();
+    let mut options = OpenOptions::new();
     let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    // Also where a run that was cut off has left one.
+    fchown(&new, Some(old.uid()), Some(old.gid()))?;
+    new.set_permissions(old.permissions())?;
     new.write_all(text.as_bytes())?;
     new.sync_all()?;
     fs::rename(&beside, file)

@@ -83,7 +83,7 @@ impl Stream {
             let (done, failed) = match outcome {
                 Outcome::Skipped => (None, None),
                 Outcome::Done(done) => (Some(done), None),
-                Outcome::Failed(error) => (None, Some(error)),
+                Outcome::Failed(error) => (None, Some(self.explained(error))),
             };
             result.step_results.push(done);
             result.step_errors.push(failed);

@@ -52,7 +52,7 @@ impl Stream {
             let last = match done {
                 Ok(Some(end)) => end,
                 Ok(None) => return,
-                Err(error) => CursorEntry::StepError { step, error },
+                Err(error) => CursorEntry::StepError { step, error: self.explained(error) },
             };
             if entries.send(last).await.is_err() {
                 return;

@@ -2,7 +2,7 @@
 
 mod fuzzed;
 mod noise;
-mod others;
+pub(crate) mod others;
 mod requests;
 mod responses;
 

@@ -21,8 +21,8 @@ const ROUNDS: usize = 400;
 macro_rules! messages {
     ($($name:ident { $($field:ident: $type:ty [$($how:tt)*]),* $(,)? })*) => {
         $(#[derive(Message)]
-        pub(super) struct $name {
-            $(#[prost($($how)*)] pub(super) $field: $type,)*
+        pub(crate) struct $name {
+            $(#[prost($($how)*)] pub(crate) $field: $type,)*
         })*
     };
 }
