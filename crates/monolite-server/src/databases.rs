@@ -14,6 +14,7 @@ use monolite::{Database, Options};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use crate::hrana::ProtocolError;
+use crate::stream::keys::Wish;
 
 /// How long an unused database stays open.
 const IDLE: Duration = Duration::from_secs(300);
@@ -42,12 +43,14 @@ pub(crate) struct Databases {
 struct Place {
     path: PathBuf,
     database: Arc<RwLock<Option<Database>>>,
+    wish: Arc<Wish>,
     last_use: Mutex<Instant>,
 }
 
 /// A database that stays open while this is held.
 pub(crate) struct InUse {
     pub(crate) name: String,
+    pub(crate) wish: Arc<Wish>,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
 }
 
@@ -70,7 +73,7 @@ impl Databases {
             let guard = Arc::clone(&place.database).read_owned().await;
             *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, guard });
+                return Ok(InUse { name, wish: Arc::clone(&place.wish), guard });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -115,6 +118,7 @@ impl Databases {
             Arc::new(Place {
                 path: path.to_owned(),
                 database: Arc::default(),
+                wish: Arc::default(),
                 last_use: Mutex::new(Instant::now()),
             })
         };

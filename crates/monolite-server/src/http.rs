@@ -208,7 +208,7 @@ async fn charge(shared: &Shared, kind: &'static str, bytes: Vec<u8>) -> Response
 }
 
 /// The stream of `baton`, or a new one.
-fn stream(
+async fn stream(
     shared: &Shared,
     session: Session,
     baton: Option<&str>,
@@ -216,9 +216,9 @@ fn stream(
     let Session { principal, right, database } = session;
     let proof = principal.proof(right);
     let held = match baton.filter(|baton| *baton != NO_STATE) {
-        Some(baton) => shared.streams.resume(baton, &database.name, &proof)?,
+        Some(baton) => shared.streams.resume(baton, &database.name, &proof).await?,
         None => {
-            let stream = Stream::new(database.database(), &principal, right);
+            let stream = Stream::new(&database, &principal, right);
             shared.streams.open(stream, database, &shared.kept)?
         }
     };
@@ -234,7 +234,7 @@ async fn pipeline(
     let session = enter(shared, &request, database.as_deref()).await?;
     let (body, taken) = body(shared, request).await?;
     let pipeline = PipelineRequest::decode(&body, encoding)?;
-    let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref())?;
+    let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
     let mut results = Vec::with_capacity(pipeline.requests.len());
     let (mut is_closed, answer) = (false, Answer::default());
     for request in pipeline.requests {
@@ -270,7 +270,7 @@ async fn cursor(
     let session = enter(shared, &request, database.as_deref()).await?;
     let (body, taken) = body(shared, request).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&body, encoding)?;
-    let (mut held, proof) = stream(shared, session, baton.as_deref())?;
+    let (mut held, proof) = stream(shared, session, baton.as_deref()).await?;
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
@@ -279,9 +279,8 @@ async fn cursor(
         let crate::streams::Session { stream, stored, .. } = &mut *held;
         stream.cursor(batch, stored, encoding, &send).await;
         drop(taken);
-        if !send.is_closed() {
-            held.keep();
-        }
+        // Also if the client left before the last row: it has the baton, and goes on.
+        held.keep();
     });
     let frame = |bytes: Vec<u8>| Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)));
     let head = futures_util::stream::iter([frame(head)]);
@@ -328,7 +327,7 @@ async fn alone(
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
 /// for it.
 async fn run_alone(session: Session, request: StreamRequest) -> Result<StreamResponse, Failure> {
-    let mut stream = Stream::new(session.database.database(), &session.principal, session.right);
+    let mut stream = Stream::new(&session.database, &session.principal, session.right);
     let (stored, answer) = (&mut Stored::default(), Answer::default());
     let ran = stream.run(request, stored, Encoding::Json, &answer).await;
     ran.map_err(|error| {

@@ -21,6 +21,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
 
 use crate::databases::InUse;
 use crate::hrana::ProtocolError;
@@ -32,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// How long one with a transaction does: the engine has ended the transaction before.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(65);
+
+/// How long a request waits for the one before it on its stream.
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// Most streams that live at once.
 const MOST: usize = 10_000;
@@ -145,8 +149,9 @@ impl Streams {
         Held { session, streams: Arc::clone(self), is_kept: false }
     }
 
-    /// The stream of `baton`, which `principal` has been given for `database`.
-    pub(crate) fn resume(
+    /// The stream of `baton`, which `principal` has been given for `database`. A request of it
+    /// that is under way gets [`PATIENCE`] to end: that may be a cursor that the client has left.
+    pub(crate) async fn resume(
         self: &Arc<Streams>,
         baton: &str,
         database: &str,
@@ -154,7 +159,7 @@ impl Streams {
     ) -> Result<Held, ProtocolError> {
         let (number, requests) = self.read(baton, database, principal).ok_or_else(expired)?;
         let session = self.live().get(&number).cloned().ok_or_else(expired)?;
-        let session = session.try_lock_owned().map_err(|_| reused())?;
+        let session = timeout(PATIENCE, session.lock_owned()).await.map_err(|_| reused())?;
         if session.requests != requests {
             return Err(reused());
         }

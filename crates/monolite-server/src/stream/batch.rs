@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use monolite::{Error, ErrorKind, ReadTx};
 
-use super::{Answer, Last, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
+use super::{Answer, Last, Prepared, Reading, Stored, Stream, keys, nothing, prepare, run, told};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
@@ -174,7 +174,14 @@ impl Stream {
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
-            self.db().write(move |tx| piece.run(tx)).await
+            let (db, wants_no_keys) = self.db();
+            let write = db.write(move |tx| {
+                if wants_no_keys {
+                    keys::tell(tx);
+                }
+                piece.run(tx)
+            });
+            write.await
         };
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ended {

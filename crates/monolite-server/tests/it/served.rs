@@ -1,5 +1,6 @@
 //! Owns a server for a test, and a client of it that says JSON.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
@@ -74,6 +75,14 @@ impl Served {
         let mut answer = ureq::post(format!("{}{path}", self.url)).send_json(body).unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The first of these values; the others are left unread, and the connection is closed.
+    pub(crate) fn first_line(&self, path: &str, body: &Value) -> Value {
+        let mut answer = ureq::post(format!("{}{path}", self.url)).send_json(body).unwrap();
+        let mut line = String::new();
+        BufReader::new(answer.body_mut().as_reader()).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
     }
 
     /// A new stream.
