@@ -14,7 +14,7 @@ use monolite::{Database, Options};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use crate::hrana::ProtocolError;
-use crate::stream::keys::Wish;
+use crate::keys::Wish;
 
 /// How long an unused database stays open.
 const IDLE: Duration = Duration::from_secs(300);

@@ -24,6 +24,7 @@ mod control;
 mod errors;
 mod files;
 pub mod hrana;
+mod keys;
 mod log;
 mod memory;
 

@@ -18,7 +18,6 @@
 
 mod batch;
 pub(crate) mod cursor;
-pub(crate) mod keys;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +37,7 @@ use crate::hrana::{
     StreamResponse, Value,
 };
 use crate::memory::{Memory, Taken};
-use crate::names;
-use keys::Wish;
+use crate::{keys, names};
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
@@ -226,7 +224,7 @@ pub(crate) struct Stream {
     /// The same without foreign keys, while the client has set them off.
     without_keys: Option<Database>,
     /// Whether a stream of the database has lost that wish.
-    wish: Arc<Wish>,
+    wish: Arc<keys::Wish>,
     right: Right,
     state: State,
     /// The savepoints that are open, if the first of them began the transaction.
@@ -366,12 +364,16 @@ impl Stream {
         self.statement(&Arc::new(instead)).await
     }
 
-    /// In a transaction it has no effect, as in SQLite. The engine then refuses to drop a table that
-    /// others reference: a client that rebuilds it counts on foreign keys being off.
+    /// In a transaction it has no effect, as in SQLite. The engine then refuses to drop a table
+    /// that others reference: a client that rebuilds it counts on foreign keys being off.
     async fn set_foreign_keys(&mut self, is_on: bool) {
         if self.is_autocommit() {
             self.without_keys = (!is_on).then(|| self.db.without_foreign_keys());
-            if is_on { self.wish.settle() } else { self.wish.note() }
+            match self.right {
+                Right::ReadWrite if is_on => self.wish.settle(),
+                Right::ReadWrite => self.wish.note(),
+                Right::ReadOnly => {}
+            }
         } else if self.without_keys.is_none()
             && let Ok(tx) = self.open().await
         {

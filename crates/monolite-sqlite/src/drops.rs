@@ -11,8 +11,8 @@
 //!
 //! # Algorithm
 //! SQLite compiles what a foreign key does into the statement that has it done, and asks the
-//! authorizer for it as for the statement itself, outside of any trigger. So an `INSERT` or `UPDATE`
-//! acts on other rows if it is asked for a deletion, or for another table than its own.
+//! authorizer for it as for the statement itself, outside of any trigger. So an `INSERT` or
+//! `UPDATE` acts on other rows if it asks for a deletion, or for another table than its own.
 
 use std::sync::Mutex;
 

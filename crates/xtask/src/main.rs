@@ -2,9 +2,10 @@
 //!
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
-//! compares scripts with plain SQLite, [`count`] weighs the tree, [`models`] checks schedules of
-//! the engine's threads, [`torture`] runs `monolite torture` with the amounts that every change
-//! must survive, [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
+//! compares scripts with plain SQLite, [`clients`] runs published clients of the server, [`count`]
+//! weighs the tree, [`models`] checks schedules of the engine's threads, [`torture`] runs
+//! `monolite torture` with the amounts that every change must survive, [`planted`] shows that it
+//! finds bugs, and [`mutants`] that the tests do.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -13,6 +14,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod clients;
 mod command;
 mod conform;
 mod count;
@@ -36,14 +38,15 @@ usage: cargo xtask COMMAND
 
   check                          fmt, tidy, clippy, unit tests: what `make check` runs
   test                           fmt, tidy, tests: what `make test` runs
-  gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz: what
-                                 `make gate`, and so CI, runs behind the tests
+  gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz,
+                                 clients: what `make gate`, and so CI, runs behind the tests
   trust                          the torture at the amounts of a release, `planted`, `mutants`
                                  (more than a day): what `make trust` runs
   models [NAME]                  check schedules of the engine's threads (a minute)
   tidy                           the checks of this repository that no other tool makes
   count [CHECKOUT]               lines by crate and kind, words, public names, assertions
   conform                        our scripts on plain SQLite and on all of Monolite's paths
+  clients                        published clients of libSQL and their suites on our server
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
   mutants [FILE]...              change the writer and interactive transactions, an expression
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         ["count"] => root().and_then(|root| count::run(&root)),
         ["count", checkout] => count::run(Path::new(checkout)),
         ["conform"] => root().and_then(|root| conform::run(&root)),
+        ["clients"] => root().and_then(|root| clients::run(&root).map(drop)),
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),

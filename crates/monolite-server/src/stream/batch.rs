@@ -23,13 +23,14 @@ use std::time::Instant;
 
 use monolite::{Error, ErrorKind, ReadTx};
 
-use super::{Answer, Last, Prepared, Reading, Stored, Stream, keys, nothing, prepare, run, told};
+use super::{Answer, Last, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
 use crate::hrana::{
     Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt, StmtResult,
 };
+use crate::keys;
 
 /// A step that is ready to run.
 struct ReadyStep {

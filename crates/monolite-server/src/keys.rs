@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use monolite::{Parameters, ReadTx};
 
 /// What the engine refuses in a transaction, and remembers.
-pub(super) const OFF: &str = "PRAGMA foreign_keys = OFF";
+pub(crate) const OFF: &str = "PRAGMA foreign_keys = OFF";
 
 /// How long a client has to send its rebuild.
 const LASTS: Duration = Duration::from_secs(60);
@@ -22,16 +22,16 @@ const LASTS: Duration = Duration::from_secs(60);
 pub(crate) struct Wish(Mutex<Option<Instant>>);
 
 impl Wish {
-    pub(super) fn note(&self) {
+    pub(crate) fn note(&self) {
         self.set(Some(Instant::now()));
     }
 
     /// It was made use of, or taken back.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.set(None);
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.is_some_and(|noted| noted.elapsed() < LASTS)
     }
@@ -42,7 +42,7 @@ impl Wish {
 }
 
 /// Tells the engine of the wish in a transaction for which it is not fulfilled.
-pub(super) fn tell(tx: &ReadTx<'_>) {
+pub(crate) fn tell(tx: &ReadTx<'_>) {
     let none = Parameters::Positional(Vec::new());
     let _refused = tx.run(OFF, &none, (), |(), _| Ok(()));
 }
