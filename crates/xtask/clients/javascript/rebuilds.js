@@ -31,7 +31,7 @@ function drizzleKit() {
   return { tables: read("0000_tables"), rebuild: read("0001_rebuild") };
 }
 
-/** What `prisma migrate diff --script` prints, from the engine that it downloads. */
+/** What `prisma migrate diff --script` prints, and what `migrate deploy` does, by Prisma's engine. */
 async function prisma() {
   const { resolve } = createRequire(import.meta.url);
   const path = resolve("@prisma/schema-engine-wasm").replace(/\.js$/, "_bg.wasm");
@@ -59,7 +59,13 @@ async function prisma() {
   const filters = { externalTables: [], externalEnums: [] };
   const diff = async (from, to) => (await engine.diff({ from, to, script: true, exitCode: null, filters })).stdout;
   const optional = schema("String?");
-  return { tables: await diff({ tag: "empty" }, optional), rebuild: await diff(optional, schema("String")) };
+  const files = { tables: await diff({ tag: "empty" }, optional), rebuild: await diff(optional, schema("String")) };
+  const directory = (path) =>
+    ({ path, migrationFile: { path: "migration.sql", content: { tag: "ok", value: files[path.slice(2)] } } });
+  const lockfile = { path: "migration_lock.toml", content: 'provider = "sqlite"' };
+  const deploy = (...paths) => engine.applyMigrations({ filters, migrationsList: {
+    baseDir: "/", lockfile, shadowDbInitScript: "", migrationDirectories: paths.map(directory) } });
+  return { ...files, deploy };
 }
 
 // No package of these two is in the registries that the gate uses: what ActiveRecord 6.1 logged for
@@ -122,13 +128,18 @@ const ROWS = `INSERT INTO parent(id, name) VALUES (1, 'a'), (2, 'b'), (3, 'c');
 
 let lost = 0;
 const db = createClient({ url });
-const kit = drizzleKit();
 const tools = {
-  "drizzle-kit": kit,
+  "drizzle-kit": drizzleKit(),
   Prisma: await prisma(),
   Rails: { tables: TABLES, rebuild: RAILS },
   "EF Core": { tables: TABLES, rebuild: EF_CORE },
 };
+// The first, as it wants an empty database.
+await check("Prisma", "migrate deploy", db, "", async () => {
+  await tools.Prisma.deploy("1_tables");
+  await db.executeMultiple(ROWS);
+  await tools.Prisma.deploy("1_tables", "2_rebuild");
+});
 for (const [tool, { tables, rebuild }] of Object.entries(tools)) {
   for (const [how, send] of Object.entries(ways)) {
     await check(tool, how, db, `${tables};${ROWS}`, () => send(db, rebuild));
