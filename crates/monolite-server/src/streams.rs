@@ -160,6 +160,10 @@ impl Streams {
         let (number, requests) = self.read(baton, database, principal).ok_or_else(expired)?;
         let session = self.live().get(&number).cloned().ok_or_else(expired)?;
         let session = timeout(PATIENCE, session.lock_owned()).await.map_err(|_| reused())?;
+        if !self.live().contains_key(&number) {
+            // The request that was under way has ended it.
+            return Err(expired());
+        }
         if session.requests != requests {
             return Err(reused());
         }

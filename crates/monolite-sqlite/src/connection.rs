@@ -501,7 +501,10 @@ impl Connection {
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
         self.foreign_keys().end_deferral()?;
         self.engine(own)?;
-        self.note_taken(Giver::begin);
+        self.note_taken(|giver| {
+            giver.begin();
+            self.authorizer.drops.take_dropped();
+        });
         self.has_begun.set(true);
         self.memory.has_changed.set(false);
         self.authorizer.virtual_tables.begin();
@@ -549,7 +552,7 @@ impl Connection {
         let end = || self.end_statements_if_busy(|| self.engine(Own::Commit));
         let result = self.may_commit.during(end);
         if result.is_ok() {
-            self.note_taken(Giver::committed);
+            self.note_taken(|giver| giver.committed(&self.authorizer.drops.take_dropped()));
             self.has_begun.set(false);
         }
         self.end_leftover_snapshot()?;

@@ -16,6 +16,7 @@
 
 use std::sync::Mutex;
 
+use hashbrown::HashSet;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext};
 use rusqlite::{Connection, Result};
@@ -33,6 +34,8 @@ pub(crate) struct Drops {
     wants_no_keys: Flag,
     /// What the statement does that was prepared last.
     does: Mutex<Does>,
+    /// The tables that statements of the open transaction may have dropped.
+    dropped: Mutex<HashSet<String>>,
 }
 
 /// What a statement does, as far as it was asked about.
@@ -93,6 +96,9 @@ impl Drops {
 
     /// A statement is prepared that does this.
     pub(crate) fn note(&self, AuthContext { action, accessor, .. }: &AuthContext<'_>) {
+        if let AuthAction::DropTable { table_name } = action {
+            locked(&self.dropped).insert((*table_name).to_owned());
+        }
         if let Some(is_on) = rules::sets_foreign_keys(action) {
             self.wants_no_keys.set(!is_on);
         } else if accessor.is_none() && (self.is_migrating() || self.wants_no_keys()) {
@@ -104,6 +110,12 @@ impl Drops {
     /// Takes what the statement does that was prepared last.
     pub(crate) fn take(&self) -> Does {
         std::mem::take(&mut *locked(&self.does))
+    }
+
+    /// Takes the tables that statements may have dropped since this was last asked: those behind
+    /// which a savepoint went back are among them.
+    pub(crate) fn take_dropped(&self) -> HashSet<String> {
+        std::mem::take(&mut *locked(&self.dropped))
     }
 
     /// Says why a statement may not do what it `does`, if it may not.

@@ -9,11 +9,12 @@
 //!    has given, behind every rowid that the writer has inserted since there is a counter (a hook
 //!    tells), and behind every rowid of the table as the connection sees it.
 //! 3. A number is given once, whatever becomes of the transaction.
+//! 4. When a table was dropped and no interactive transaction is open, its counter begins anew.
 //!
 //! Why it is done like this, and what that depends on: `docs/decisions/ids-given-out-ahead.md`.
 //!
 //! # Invariants
-//! - No counter goes back.
+//! - No counter goes back while a transaction may have a promise.
 //! - [`FUNCTION`] gives NULL, for which SQLite chooses, unless it was told otherwise; no definition
 //!   in a schema can call it, and no statement of a user.
 
@@ -24,10 +25,10 @@ pub(crate) mod taken;
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rusqlite::{MAIN_DB, Result, ffi};
 
 use crate::functions;
@@ -137,6 +138,13 @@ impl Counter {
         Some(given)
     }
 
+    /// Forgets all that it gave and saw. No promise may be left.
+    fn begin_anew(&self) {
+        self.last.store(i64::MIN, Ordering::Release);
+        self.has_given.store(false, Ordering::Release);
+        *locked(&self.taken) = Taken::default();
+    }
+
     fn raise(&self, rowid: i64) {
         let _ = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
             (rowid > last && rowid <= LAST && !is_far(rowid, last)).then_some(rowid)
@@ -178,6 +186,8 @@ pub struct Rowids {
     forms: Mutex<HashMap<Box<str>, Known>>,
     is_used: AtomicBool,
     given: AtomicU64,
+    /// How many transactions are open that may have a promise.
+    open: Arc<AtomicUsize>,
 }
 
 impl Rowids {
@@ -191,6 +201,11 @@ impl Rowids {
         self.given.load(Ordering::Relaxed)
     }
 
+    /// Counts the transactions that may have a promise; kept by those who begin and end them.
+    pub fn open_transactions(&self) -> &Arc<AtomicUsize> {
+        &self.open
+    }
+
     pub(crate) fn count(&self, given: Option<GivenRowids>) {
         let count = given.map_or(0, |given| u64::from(given.count));
         self.given.fetch_add(count, Ordering::Relaxed);
@@ -202,7 +217,7 @@ impl Rowids {
         self.is_used.load(Ordering::Acquire)
     }
 
-    /// The counter of `table`. One goes on when its table is dropped and made again.
+    /// The counter of `table`, also of one that was dropped and made again.
     pub(crate) fn counter(&self, table: &str, never_reuses: bool) -> Option<Arc<Counter>> {
         let (name, mut counters) = (folded(table), locked(&self.counters));
         let known = counters.get(&*name).map(Arc::clone);
@@ -217,6 +232,14 @@ impl Rowids {
         });
         counter.never_reuses.store(never_reuses, Ordering::Release);
         Some(counter)
+    }
+
+    /// The transaction that dropped `tables` is committed.
+    fn dropped(&self, tables: &HashSet<String>) {
+        // A promise of a table that never reuses a number counts on its counter.
+        if !tables.is_empty() && self.open.load(Ordering::SeqCst) == 0 {
+            tables.iter().filter_map(|table| self.find(table)).for_each(|it| it.begin_anew());
+        }
     }
 
     fn find(&self, table: &str) -> Option<Arc<Counter>> {
@@ -366,13 +389,14 @@ impl Giver {
             .retain(|it| last_of(&it.table).is_none_or(|last| it.rowid <= last));
     }
 
-    /// The transaction is committed, with all that is pending.
-    pub(crate) fn committed(&self) {
+    /// The transaction is committed, with all that is pending; it may have dropped `tables`.
+    pub(crate) fn committed(&self, dropped: &HashSet<String>) {
         let mut journal = locked(&self.journal);
         for Pending { counter, rowid, .. } in journal.pending.drain(..) {
             locked(&counter.taken).add(rowid, counter.last.load(Ordering::Acquire));
         }
         journal.clear();
+        self.rowids.dropped(dropped);
     }
 
     /// Runs `run`, in which [`FUNCTION`] gives `numbers` to rows of the table that has `counter`,

@@ -258,7 +258,7 @@ impl Engine {
         let untrusted = base.untrusted(opened.open_untrusted);
         let holders = base.holders(&reads, &pool, &streams, &backups, &untrusted);
         let checkpoints = base.checkpoints(&opened.wal, archived, &holders);
-        let transactions = base.transactions(pool, &queue);
+        let transactions = base.transactions(pool, &queue, opened.rowids.as_deref());
         let writer = base.writer(opened.writer, opened.writer_deadline, &opened.wal);
         // It is idle until the first write.
         writer.release_memory();

@@ -17,12 +17,6 @@ use crate::command::{cargo_path, succeed};
 /// The driver of Go, whose module has its suite.
 const GO_DRIVER: &str = "github.com/tursodatabase/libsql-client-go";
 
-/// Tests of it that count on ids from 1 after `DROP TABLE` and `CREATE TABLE` of one name: an id
-/// that was given out is not given again.
-const GO_SKIPS: &str = "^(TestPreparedStatements|TestPreparedStatementsWithTransactions|\
-    TestTransactionsRollback|TestPreparedStatementsWithTransactionsRollback|TestExecResult|\
-    TestParameterSyntaxSupport)$";
-
 /// Programs that use HTTP alone.
 const HTTP_ONLY: [&str; 2] = ["web.js", "prisma.js"];
 
@@ -110,12 +104,12 @@ impl Clients {
         }
         let served = self.serve()?;
         self.program("main.go", command(&place, "go").args(["run", ".", &served.url]));
-        for (transport, skips) in [("http", "^$"), ("ws", GO_SKIPS)] {
+        for transport in ["http", "ws"] {
             let served = self.serve()?;
             let url = served.url.replacen("http", transport, 1);
             let suite = format!("{GO_DRIVER}/tests/{transport}");
             let mut test = command(&place, "go");
-            test.args(["test", "-v", "-count=1", "-parallel=1", "-skip", skips, &suite]);
+            test.args(["test", "-v", "-count=1", "-parallel=1", &suite]);
             test.env(format!("LIBSQL_TEST_{}_DB_URL", transport.to_uppercase()), url);
             self.program(&suite, &mut test);
         }

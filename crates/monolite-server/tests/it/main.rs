@@ -6,6 +6,7 @@
 mod admin;
 mod auth;
 mod browser;
+mod client;
 mod dashboard;
 mod hrana;
 mod model;

@@ -64,7 +64,8 @@ impl Connection {
     /// the transaction that made them is undone, and does not give those that are there to a table
     /// that is new. So they get a new schema version: everybody
     /// reads schema and statistics again. Where nothing has been written, a statement that was
-    /// refused or explained can have changed the memory of this connection alone, which forgets it.
+    /// refused, explained or only prepared can have changed the memory of this connection alone
+    /// (`CREATE INDEX` raises the estimated rows of its table), which forgets it.
     ///
     /// While a statement that writes is half-way (rows of a `RETURNING` that are still to be read,
     /// a blob that is open for writing) nothing is done: SQLite opens no savepoint then, which
@@ -112,7 +113,7 @@ impl Connection {
                 if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {
                     self.as_engine(|| raise_schema_version(self.raw()))?;
                 }
-            } else if traits.has(Traits::STATISTICS) {
+            } else {
                 self.forget_schema()?;
             }
             self.verify_schema()

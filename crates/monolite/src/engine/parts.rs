@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use monolite_sqlite::Connection;
 use monolite_sqlite::vfs::WalControl;
+use monolite_sqlite::{Connection, Rowids};
 
 use super::primary::ArchiveSide;
 use crate::activity::slow::SlowLog;
@@ -238,6 +238,7 @@ impl<'o> Base<'o> {
         &self,
         pool: Arc<Pool>,
         writes: &Arc<WriteQueue>,
+        rowids: Option<&Rowids>,
     ) -> Arc<Transactions> {
         let Base { database, options, .. } = *self;
         Arc::new(Transactions {
@@ -250,7 +251,7 @@ impl<'o> Base<'o> {
             clock: self.clock(),
             recorder: self.recorder(),
             contention: Contention::new(database, options, self.recorder()),
-            open: Arc::default(),
+            open: rowids.map_or_else(Arc::default, |it| Arc::clone(it.open_transactions())),
             all: Arc::default(),
             bytes: Arc::default(),
         })

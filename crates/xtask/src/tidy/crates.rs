@@ -14,7 +14,7 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     (
         "monolite-cli",
         &[
@@ -27,6 +27,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("monolite-server", &["monolite", "monolite-sqlite"]),
+    ("monolite-client", &["monolite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
@@ -42,7 +43,10 @@ const ARROWS: [(&str, &[&str]); 11] = [
 const EXAMPLES: [&str; 2] = ["monolite", "monolite-archive"];
 
 /// What the tests of a crate use besides.
-const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite-tests", &["monolite-testkit", "monolite"])];
+const TEST_ARROWS: [(&str, &[&str]); 2] = [
+    ("monolite-tests", &["monolite-testkit", "monolite"]),
+    ("monolite-server", &["monolite-client"]),
+];
 
 /// The page that draws the arrows, a line for each crate.
 const PICTURE: &str = "ARCHITECTURE.md";

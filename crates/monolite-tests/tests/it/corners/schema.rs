@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, Sharing};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Sharing};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -94,6 +94,44 @@ fn a_reader_sees_every_acknowledged_change_of_the_schema() {
         };
         assert_eq!(plan(db), again, "before: {both}");
     });
+}
+
+/// Preparing `CREATE INDEX` raises the estimated rows of its table in the memory of its connection.
+#[test]
+fn an_index_that_was_not_made_leaves_no_other_plan() {
+    let plan = "EXPLAIN QUERY PLAN SELECT * FROM a WHERE v = 1";
+    let index = "CREATE INDEX other ON a(id)";
+    type Try = fn(&ReadTx<'_>, &str);
+    let tries: [(&str, Try); 6] = [
+        ("run", |tx, sql| assert!(tx.query_row(sql, (), number).is_err())),
+        ("prepared", |tx, sql| drop(tx.prepare(sql).unwrap())),
+        ("prepared, and run", |tx, sql| assert!(tx.prepare(sql).unwrap().execute(()).is_err())),
+        ("prepared, and kept", |tx, sql| drop(tx.prepare_cached(sql).unwrap())),
+        ("explained", |tx, sql| {
+            let explain = format!("EXPLAIN {sql}");
+            assert!(tx.query_map(&explain, (), |_| Ok(())).is_ok());
+        }),
+        ("prepared, and explained", |tx, sql| {
+            let mut explain = tx.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            assert!(explain.exists(()).unwrap());
+        }),
+    ];
+    let (_directory, _, db) = database(Options::new().readers(1));
+    write(&db, "CREATE INDEX on_v ON a(v); ANALYZE");
+    let told = |tx: &ReadTx<'_>| tx.query_row(plan, (), |row| row.get::<_, String>(3));
+    for (how, attempt) in tries {
+        let attempted = db.read(move |tx| {
+            attempt(tx, index);
+            Ok::<_, Error>(())
+        });
+        attempted.wait().unwrap();
+        assert_eq!(db.read(move |tx| told(tx)).wait().unwrap(), "SCAN a", "{how}");
+        let again = db.read(move |tx| {
+            attempt(tx, index);
+            told(tx)
+        });
+        assert_eq!(again.wait().unwrap(), "SCAN a", "{how}, in one read");
+    }
 }
 
 #[test]

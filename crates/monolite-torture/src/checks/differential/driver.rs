@@ -92,6 +92,8 @@ pub(super) struct Driver {
     pub(super) keys: BTreeMap<String, Vec<u8>>,
     /// The numbers that the open database has given out ahead, for each table.
     given: BTreeMap<String, Vec<GivenRowids>>,
+    /// Whether a table may have been dropped since there was no open transaction.
+    drops_a_table: bool,
     pub(super) claims: Vec<Claim>,
     /// The read before, under [`Flaw::LateReads`].
     late_read: Option<(Vec<Step>, Vec<Said>)>,
@@ -112,6 +114,7 @@ impl Driver {
             slots: Default::default(),
             keys: BTreeMap::new(),
             given: BTreeMap::new(),
+            drops_a_table: false,
             claims: Vec::new(),
             late_read: None,
             op: 0,
@@ -154,6 +157,12 @@ impl Driver {
             Op::Rest { ms } => std::thread::sleep(Duration::from_millis(*ms)),
             Op::Reopen => self.reopen()?,
             Op::Compare => self.compare()?,
+        }
+        self.drops_a_table |= op.drops_a_table();
+        if self.drops_a_table && self.open_slots() == [false; SLOTS] {
+            // Ids of a table that was dropped begin anew.
+            self.given.clear();
+            self.drops_a_table = false;
         }
         self.op += 1;
         Ok(())
@@ -296,7 +305,7 @@ impl Driver {
     }
 
     /// Notes the numbers that the rows of a step were given. None may be given twice while the
-    /// database is open, whatever becomes of the transaction.
+    /// database is open and the table is there, whatever becomes of the transaction.
     fn note_given(&mut self, step: &Step) -> Result<(), Stop> {
         let Some((given, table)) = step.given.zip(inserted_into(&step.sql)) else { return Ok(()) };
         let all = self.given.entry(table).or_default();

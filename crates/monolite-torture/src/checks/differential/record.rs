@@ -261,4 +261,16 @@ impl Op {
             _ => 0,
         }
     }
+
+    /// Whether a statement may drop a table.
+    pub(super) fn drops_a_table(&self) -> bool {
+        let drops = |step: &Step| step.sql.contains("DROP TABLE");
+        match self {
+            Op::Write(write) => write.steps.iter().any(drops),
+            Op::Batch(members) => members.iter().any(Op::drops_a_table),
+            Op::Transact { steps, .. } => steps.iter().any(drops),
+            Op::Step { step, .. } => drops(step),
+            _ => false,
+        }
+    }
 }

@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("sqlalchemy.testing.assertions")
 from sqlalchemy.testing.plugin import pytestplugin
 from sqlalchemy.testing.plugin.pytestplugin import *
 
-# All but the last two are lacks of the driver, and fail with libSQL's own engine in its process, too.
+# All but the last are lacks of the driver, and fail with libSQL's own engine in its process, too.
 SKIPPED = {
     r"::test_(binary|pickle)_roundtrip|-LargeBinary": "the driver lacks Binary",
     r"ExceptionTest.*::": "the driver raises ValueError for all errors",
@@ -19,8 +19,6 @@ SKIPPED = {
         "the driver describes columns where there are none",
     r"::test_non_rowcount_scenarios_no_raise.*-select": "the driver counts rows of a SELECT",
     r"::test_(metadata|get_view_names)\[False-_exclusions_01": "fails with plain SQLite: ATTACH",
-    r"::test_insert_w_floats|::test_autoincrement_on_insert":
-        "counts on ids from 1 after DROP TABLE and CREATE TABLE of one name",
 }
 
 

@@ -38,7 +38,8 @@ const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
     "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite, \
      monolite-archive, monolite-ltx\n\
-     monolite-server  ─► monolite, monolite-sqlite\n\
+     monolite-server  ─► monolite, monolite-sqlite, (monolite-client)\n\
+     monolite-client  ─► monolite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-ltx\n\
      monolite-torture ─► monolite-testkit, monolite, monolite-archive, monolite-sqlite\n\
      monolite-tests   ─► (monolite-testkit), (monolite)\n\
@@ -70,7 +71,8 @@ fn drawn() -> Vec<Package> {
                 "monolite-ltx",
             ],
         ),
-        of_crates("monolite-server", &["monolite", "monolite-sqlite"]),
+        server(),
+        of_crates("monolite-client", &["monolite"]),
         of_crates("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
         of_crates(
             "monolite-torture",
@@ -94,6 +96,14 @@ fn of_crates(name: &str, uses: &[&str]) -> Package {
 
 fn engine() -> Package {
     of_crates("monolite", &["monolite-sqlite"])
+}
+
+/// The server, whose tests use the client.
+fn server() -> Package {
+    let uses = ["monolite", "monolite-sqlite", "monolite-client"];
+    let mut server = of_crates("monolite-server", &uses);
+    server.tests_only.push("monolite-client".into());
+    server
 }
 
 /// The engine's tests, which are nothing else and so use all for tests alone.
