@@ -16,7 +16,8 @@ test:
 	$(XTASK) test
 
 # What CI runs: `make test`, and then, whatever that found, lints, documentation, the tests that it
-# left out, models, versions of rusqlite, our scripts beside plain SQLite, torture, fuzzing.
+# left out, models, versions of rusqlite, our scripts beside plain SQLite, torture, fuzzing, published
+# clients of the server.
 gate:
 	@./scripts/setup gate
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested

@@ -44,10 +44,9 @@ impl Pragma {
         let number = |name| Some(Control::Instead(format!("SELECT {} AS {name}", self.number())));
         match (&*self.name, self.value.as_deref()) {
             ("foreign_keys", None) => Some(Control::ForeignKeys(None)),
-            ("foreign_keys", Some(value)) => {
-                let is_on = ["on", "true", "yes"].contains(&value) || self.number() != 0;
-                Some(Control::ForeignKeys(Some(is_on)))
-            }
+            ("foreign_keys", Some(value)) => Some(Control::ForeignKeys(Some(self.is_on(value)))),
+            // The last line of each of Prisma's migrations. What was deferred stays so to the end.
+            ("defer_foreign_keys", Some(value)) if !self.is_on(value) => Some(Control::Nothing),
             ("busy_timeout", _) => number("timeout"),
             ("mmap_size" | "wal_autocheckpoint" | "journal_size_limit" | "threads", Some(_)) => {
                 number(&self.name)
@@ -70,6 +69,11 @@ impl Pragma {
             }
             _ => None,
         }
+    }
+
+    /// Whether `value`, which is its own, switches something on.
+    fn is_on(&self, value: &str) -> bool {
+        ["on", "true", "yes"].contains(&value) || self.number() != 0
     }
 
     /// The value as a number; 0 if it is none, as SQLite takes it.

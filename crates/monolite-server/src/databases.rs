@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
+use crate::keys::Wish;
 
 /// The most bytes in use in a WAL: the engine's default.
 pub(crate) const WAL_LIMIT: u64 = 1 << 30;
@@ -55,12 +56,14 @@ pub(crate) struct Databases {
 struct Place {
     path: PathBuf,
     database: Arc<RwLock<Option<Database>>>,
+    wish: Arc<Wish>,
     last_use: Mutex<Instant>,
 }
 
 /// A database that stays open while this is held.
 pub(crate) struct InUse {
     pub(crate) name: String,
+    pub(crate) wish: Arc<Wish>,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
 }
 
@@ -88,7 +91,7 @@ impl Databases {
             let guard = Arc::clone(&place.database).read_owned().await;
             *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, guard });
+                return Ok(InUse { name, wish: Arc::clone(&place.wish), guard });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -143,6 +146,7 @@ impl Databases {
             Arc::new(Place {
                 path: path.to_owned(),
                 database: Arc::default(),
+                wish: Arc::default(),
                 last_use: Mutex::new(Instant::now()),
             })
         };

@@ -214,7 +214,7 @@ async fn stream(
     let held = match baton.filter(|baton| *baton != NO_STATE) {
         Some(baton) => shared.streams.resume(baton, &database.name, &proof).await?,
         None => {
-            let stream = Stream::new(database.database(), &principal, right);
+            let stream = Stream::new(&database, &principal, right);
             shared.streams.open(stream, database, &shared.kept)?
         }
     };
@@ -319,7 +319,7 @@ async fn alone(
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
 /// for it.
 async fn run_alone(session: Session, request: StreamRequest) -> Result<StreamResponse, Failure> {
-    let mut stream = Stream::new(session.database.database(), &session.principal, session.right);
+    let mut stream = Stream::new(&session.database, &session.principal, session.right);
     let (stored, answer) = (&mut Stored::default(), Answer::default());
     let ran = stream.run(request, stored, Encoding::Json, &answer).await;
     ran.map_err(|error| {

@@ -26,6 +26,7 @@ mod control;
 mod errors;
 mod files;
 pub mod hrana;
+mod keys;
 mod log;
 mod memory;
 

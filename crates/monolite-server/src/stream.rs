@@ -30,13 +30,14 @@ use monolite_sqlite::Scan;
 
 use crate::auth::{Principal, Right};
 use crate::control::Control;
+use crate::databases::InUse;
 use crate::errors::{Own, own_error, protocol_error, read_only, sqlite_error};
 use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
     StreamResponse, Value,
 };
 use crate::memory::{Memory, Taken};
-use crate::names;
+use crate::{keys, names};
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
@@ -222,6 +223,8 @@ pub(crate) struct Stream {
     db: Database,
     /// The same without foreign keys, while the client has set them off.
     without_keys: Option<Database>,
+    /// Whether a stream of the database has lost that wish.
+    wish: Arc<keys::Wish>,
     right: Right,
     /// For an error, if it is the right that forbids a write.
     why_read_only: &'static str,
@@ -241,7 +244,8 @@ enum State {
 
 impl Stream {
     /// A stream of `principal`, whose calls the engine shows under its name.
-    pub(crate) fn new(db: &Database, principal: &Principal, right: Right) -> Stream {
+    pub(crate) fn new(database: &InUse, principal: &Principal, right: Right) -> Stream {
+        let (db, wish) = (database.database(), Arc::clone(&database.wish));
         let db = db.with_principal(principal.id).named(names::kept(&principal.name));
         Stream {
             why_read_only: principal.why_read_only(),
@@ -255,6 +259,7 @@ impl Stream {
         Stream {
             db,
             without_keys: None,
+            wish,
             right,
             why_read_only: "the database was opened to be read only",
             state: State::Idle,
@@ -264,9 +269,15 @@ impl Stream {
         }
     }
 
-    /// The handle for what begins now.
-    fn db(&self) -> &Database {
-        self.without_keys.as_ref().unwrap_or(&self.db)
+    /// The handle for what begins now, and whether [`keys::tell`] has to be called in it.
+    fn db(&self) -> (&Database, bool) {
+        match &self.without_keys {
+            Some(db) => {
+                self.wish.settle();
+                (db, false)
+            }
+            None => (&self.db, self.wish.is_open()),
+        }
     }
 
     /// Whether it has what its next request must find.
@@ -365,7 +376,7 @@ impl Stream {
                 return self.instead(&what, &format!("SELECT {is_on} AS foreign_keys")).await;
             }
             Some(Control::ForeignKeys(Some(is_on))) => {
-                self.set_foreign_keys(*is_on);
+                self.set_foreign_keys(*is_on).await;
                 Ok(())
             }
             Some(Control::Nothing) => Ok(()),
@@ -388,10 +399,21 @@ impl Stream {
         self.statement(&Arc::new(instead)).await
     }
 
-    /// In a transaction it has no effect, as in SQLite.
-    fn set_foreign_keys(&mut self, is_on: bool) {
+    /// In a transaction it has no effect, as in SQLite. The engine then refuses to drop a table
+    /// that others reference: a client that rebuilds it counts on foreign keys being off.
+    async fn set_foreign_keys(&mut self, is_on: bool) {
         if self.is_autocommit() {
             self.without_keys = (!is_on).then(|| self.db.without_foreign_keys());
+            match self.right {
+                Right::ReadWrite if is_on => self.wish.settle(),
+                Right::ReadWrite => self.wish.note(),
+                Right::ReadOnly => {}
+            }
+        } else if self.without_keys.is_none()
+            && let Ok(tx) = self.open().await
+        {
+            let sql = if is_on { "PRAGMA foreign_keys = ON" } else { keys::OFF };
+            let _refused = tx.execute(sql, ()).await;
         }
     }
 
@@ -413,7 +435,7 @@ impl Stream {
             return Err(ProtocolError::new("BLOCKED", message));
         }
         let began = Instant::now();
-        let tx = self.open()?;
+        let tx = self.open().await?;
         let (rows, parameters) = (Rows::new(what.encoding), what.parameters.clone());
         let ran = tx.run(&what.sql, parameters, rows, gather(what)).await;
         let result = ran.map(|ran| result(ran, began)).map_err(|error| protocol_error(&error))?;
@@ -438,11 +460,17 @@ impl Stream {
             self.may_write()?;
         }
         let what = Arc::clone(what);
-        let write = self.db().write(move |tx| match run(tx, &what, last) {
-            Ok(result) => Ok(Ok(result)),
-            // `OR ROLLBACK`: nothing is left to be kept.
-            Err(error) if tx.is_rolled_back() => Err(error),
-            Err(error) => told(error).map(Err),
+        let (db, wants_no_keys) = self.db();
+        let write = db.write(move |tx| {
+            if wants_no_keys {
+                keys::tell(tx);
+            }
+            match run(tx, &what, last) {
+                Ok(result) => Ok(Ok(result)),
+                // `OR ROLLBACK`: nothing is left to be kept.
+                Err(error) if tx.is_rolled_back() => Err(error),
+                Err(error) => told(error).map(Err),
+            }
         });
         write.await.unwrap_or_else(|error| Err(protocol_error(&error)))
     }
@@ -455,11 +483,16 @@ impl Stream {
     }
 
     /// The stream's transaction, begun now if it was not before.
-    fn open(&mut self) -> Result<&Transaction, ProtocolError> {
+    async fn open(&mut self) -> Result<&Transaction, ProtocolError> {
         if let State::Begun { is_read_only } = self.state {
             let read_only = is_read_only.then(|| self.db.read_only());
-            let tx = read_only.as_ref().unwrap_or(self.db()).transaction();
-            self.state = State::Open(tx.map_err(|error| protocol_error(&error))?);
+            let (db, wants_no_keys) = self.db();
+            let tx = read_only.as_ref().unwrap_or(db).transaction();
+            let tx = tx.map_err(|error| protocol_error(&error))?;
+            if wants_no_keys {
+                let _refused = tx.execute(keys::OFF, ()).await;
+            }
+            self.state = State::Open(tx);
         }
         match &self.state {
             State::Open(tx) => Ok(tx),
@@ -499,7 +532,7 @@ impl Stream {
         if is_first {
             self.begin(false)?;
         }
-        let opened = match self.open() {
+        let opened = match self.open().await {
             Ok(tx) => tx.savepoint(name).await.map_err(|error| protocol_error(&error)),
             Err(error) => Err(error),
         };
@@ -525,7 +558,7 @@ impl Stream {
         if at == Some(0) {
             return self.commit().await;
         }
-        self.open()?.release(name).await.map_err(|error| protocol_error(&error))?;
+        self.open().await?.release(name).await.map_err(|error| protocol_error(&error))?;
         self.savepoints.truncate(at.unwrap_or(0));
         Ok(())
     }
@@ -534,7 +567,7 @@ impl Stream {
         if self.is_autocommit() {
             return Err(no_such_savepoint(name));
         }
-        self.open()?.rollback_to(name).await.map_err(|error| protocol_error(&error))?;
+        self.open().await?.rollback_to(name).await.map_err(|error| protocol_error(&error))?;
         let at = self.savepoints.iter().rposition(|open| open.eq_ignore_ascii_case(name));
         self.savepoints.truncate(at.map_or(0, |at| at + 1));
         Ok(())
@@ -549,7 +582,7 @@ impl Stream {
         let described = if self.is_autocommit() {
             self.db.read(move |tx| tx.describe(&sql)).await
         } else {
-            self.open()?.describe(&sql).await
+            self.open().await?.describe(&sql).await
         };
         let described = described.map_err(|error| protocol_error(&error))?;
         Ok(DescribeResult {

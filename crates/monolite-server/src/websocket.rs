@@ -544,7 +544,7 @@ impl StreamTask {
                 ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
             })?;
         let database = self.shared.databases.get(name).await?;
-        Ok((Stream::new(database.database(), &self.principal, right), database))
+        Ok((Stream::new(&database, &self.principal, right), database))
     }
 
     async fn answer(

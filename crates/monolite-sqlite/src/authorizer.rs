@@ -78,7 +78,7 @@ impl Authorizer {
         if self.virtual_tables.may_be_in(action) {
             self.note_virtual_table();
         }
-        self.drops.note(action);
+        self.drops.note(context);
         if let Some(added) = self.added.get() {
             self.notes.add(added.traits(action));
         }

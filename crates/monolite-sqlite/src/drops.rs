@@ -4,15 +4,21 @@
 //!
 //! - A migration is refused to drop one, unless it has foreign keys off.
 //! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: its program is about to
-//!   rebuild a table, and may have ignored the error.
+//!   rebuild a table, and may have ignored the error. Nor may such a transaction replace rows that
+//!   others reference (`REPLACE`): SQLite deletes them first, too.
 //!
 //! Where foreign keys are off, SQLite does none of that, and nothing is refused.
+//!
+//! # Algorithm
+//! SQLite compiles what a foreign key does into the statement that has it done, and asks the
+//! authorizer for it as for the statement itself, outside of any trigger. So an `INSERT` or
+//! `UPDATE` acts on other rows if it asks for a deletion, or for another table than its own.
 
 use std::sync::Mutex;
 
 use hashbrown::HashSet;
 use rusqlite::config::DbConfig;
-use rusqlite::hooks::AuthAction;
+use rusqlite::hooks::{AuthAction, AuthContext};
 use rusqlite::{Connection, Result};
 
 use crate::flag::{Flag, Switch};
@@ -26,10 +32,45 @@ pub(crate) struct Drops {
     migrating: Flag,
     /// Whether the transaction has asked for foreign keys to be off, and was refused it.
     wants_no_keys: Flag,
-    /// The table that the statement drops which was prepared last.
-    table: Mutex<Option<String>>,
-    /// Those that statements of the open transaction may have dropped.
+    /// What the statement does that was prepared last.
+    does: Mutex<Does>,
+    /// The tables that statements of the open transaction may have dropped.
     dropped: Mutex<HashSet<String>>,
+}
+
+/// What a statement does, as far as it was asked about.
+#[derive(Debug, Default)]
+pub(crate) enum Does {
+    #[default]
+    Nothing,
+    /// Deletes rows, or changes the schema.
+    Else,
+    Drops(String),
+    /// Adds or changes rows of a table.
+    Writes(String),
+    /// Writes rows of the first table, and a foreign key acts on those of the second.
+    ActsOn(String, String),
+}
+
+impl Does {
+    /// What it does if it also does `action`, outside of triggers.
+    fn and(self, action: &AuthAction<'_>) -> Does {
+        use AuthAction::{Delete, DropTable, Insert, Update};
+        match (self, *action) {
+            (_, DropTable { table_name }) => Does::Drops(table_name.into()),
+            (Does::Nothing, Insert { table_name } | Update { table_name, .. })
+                if !table_name.starts_with("sqlite_") =>
+            {
+                Does::Writes(table_name.into())
+            }
+            (Does::Nothing, Insert { .. } | Update { .. } | Delete { .. }) => Does::Else,
+            (Does::Writes(into), Delete { table_name }) => Does::ActsOn(into, table_name.into()),
+            (Does::Writes(into), Update { table_name, .. }) if table_name != into => {
+                Does::ActsOn(into, table_name.into())
+            }
+            (does, _) => does,
+        }
+    }
 }
 
 impl Drops {
@@ -48,19 +89,27 @@ impl Drops {
         self.migrating.is_up()
     }
 
-    /// A statement with this `action` is prepared.
-    pub(crate) fn note(&self, action: &AuthAction<'_>) {
+    /// Whether foreign keys are on for a transaction that has asked for them to be off.
+    pub(crate) fn wants_no_keys(&self) -> bool {
+        self.wants_no_keys.is_up()
+    }
+
+    /// A statement is prepared that does this.
+    pub(crate) fn note(&self, AuthContext { action, accessor, .. }: &AuthContext<'_>) {
         if let AuthAction::DropTable { table_name } = action {
-            *locked(&self.table) = Some((*table_name).to_owned());
             locked(&self.dropped).insert((*table_name).to_owned());
-        } else if let Some(is_on) = rules::sets_foreign_keys(action) {
+        }
+        if let Some(is_on) = rules::sets_foreign_keys(action) {
             self.wants_no_keys.set(!is_on);
+        } else if accessor.is_none() && (self.is_migrating() || self.wants_no_keys()) {
+            let mut does = locked(&self.does);
+            *does = std::mem::take(&mut *does).and(action);
         }
     }
 
-    /// Takes the table that the statement drops which was prepared last.
-    pub(crate) fn take(&self) -> Option<String> {
-        locked(&self.table).take()
+    /// Takes what the statement does that was prepared last.
+    pub(crate) fn take(&self) -> Does {
+        std::mem::take(&mut *locked(&self.does))
     }
 
     /// Takes the tables that statements may have dropped since this was last asked: those behind
@@ -69,30 +118,44 @@ impl Drops {
         std::mem::take(&mut *locked(&self.dropped))
     }
 
-    /// Says why a statement may not drop `table`, if it may not.
+    /// Says why a statement may not do what it `does`, if it may not.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(crate) fn refusal(&self, connection: &Connection, table: &str) -> Result<Option<String>> {
-        let counts_on_it = self.is_migrating() || self.wants_no_keys.is_up();
-        if !counts_on_it || !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)? {
+    pub(crate) fn refusal(&self, connection: &Connection, does: &Does) -> Result<Option<String>> {
+        let is_harmless = match does {
+            Does::Drops(_) => !self.is_migrating() && !self.wants_no_keys(),
+            Does::ActsOn(..) => !self.wants_no_keys(),
+            _ => true,
+        };
+        if is_harmless || !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)? {
             return Ok(None);
         }
-        let Some(child) = table_that_references(connection, table)? else { return Ok(None) };
         let (before, remedy) = if self.is_migrating() {
             ("", "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`")
         } else {
             (
-                "PRAGMA foreign_keys = OFF was refused before, ",
-                "to rebuild the table, use Database::without_foreign_keys, or a migration \
-                 (monolite::Migrations) whose file begins with `-- monolite: foreign_keys=off`",
+                "PRAGMA foreign_keys = OFF had no effect in this transaction, ",
+                "to rebuild the table, switch them off before it begins \
+                 (Database::without_foreign_keys; through a server, the same pragma before BEGIN), \
+                 or use a migration (monolite::Migrations) whose file begins with \
+                 `-- monolite: foreign_keys=off`",
             )
         };
-        Ok(Some(format!(
-            "DROP TABLE {table} is refused: {before}{child} references it, and SQLite would delete \
-             the rows of {table} first, and act on those of {child} (ON DELETE); {remedy}; to be \
-             rid of it, drop the tables that reference it first"
-        )))
+        Ok(match does {
+            Does::Drops(table) => table_that_references(connection, table)?.map(|child| {
+                format!(
+                    "DROP TABLE {table} is refused: {before}{child} references it, and SQLite \
+                     would delete the rows of {table} first, and act on those of {child} (ON \
+                     DELETE); {remedy}; to be rid of it, drop the tables that reference it first"
+                )
+            }),
+            Does::ActsOn(table, child) => Some(format!(
+                "REPLACE of rows of {table} is refused: {before}{child} references it, and SQLite \
+                 would act on its rows (ON DELETE, ON UPDATE); {remedy}"
+            )),
+            _ => None,
+        })
     }
 }
 

@@ -275,17 +275,19 @@ impl Prepared {
             authorizer.note_virtual_table();
         }
         let before = authorizer.notes.take(Traits::DEFERS);
+        let had_wanted_no_keys = authorizer.drops.wants_no_keys();
         let prepared = self.prepare_counted(sql, make);
-        if !authorizer.notes.seen(Traits::DEFERS).is_empty() {
-            // It has SQLite prepare all others again.
+        if !authorizer.notes.seen(Traits::DEFERS).is_empty()
+            || authorizer.drops.wants_no_keys() != had_wanted_no_keys
+        {
+            // It has SQLite prepare all others again, or they are judged anew.
             self.forget_users();
         }
         authorizer.notes.add(before);
         let prepared = prepared?;
-        if let Some(table) = authorizer.drops.take() {
-            let refusal = || authorizer.drops.refusal(self.connection(), &table);
-            refuse(authorizer.as_engine(refusal)?)?;
-        }
+        let does = authorizer.drops.take();
+        let refusal = || authorizer.drops.refusal(self.connection(), &does);
+        refuse(authorizer.as_engine(refusal)?)?;
         Ok(prepared)
     }
 

@@ -26,7 +26,7 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
-use crate::{conform, fuzz, models, mutants, package, planted, range, tidy, torture};
+use crate::{clients, conform, fuzz, models, mutants, package, planted, range, tidy, torture};
 use failures::Failures;
 use slow::SlowTests;
 
@@ -156,6 +156,12 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
             println!("skipped: fuzz: {missing}");
             tested.tally.skipped += 1;
         }
+        Ok(())
+    });
+    run.step("clients", |tested| {
+        let ran = clients::run(root)?;
+        tested.tally.passed += ran.passed;
+        tested.tally.skipped += ran.skipped;
         Ok(())
     });
     let ran = run.report();

@@ -3,7 +3,8 @@
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`package`] makes the files that people install, [`range`] builds both ends of the
 //! `rusqlite` versions that Monolite accepts, [`conform`] compares scripts with plain SQLite,
-//! [`count`] weighs the tree, [`models`] checks schedules of the engine's threads, [`torture`] runs
+//! [`clients`] runs published clients of the server, [`count`] weighs the tree, [`models`] checks
+//! schedules of the engine's threads, [`torture`] runs
 //! `monolite torture` with the amounts that every change must survive, [`planted`] shows that it
 //! finds bugs, and [`mutants`] that the tests do.
 //!
@@ -14,6 +15,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod clients;
 mod command;
 mod conform;
 mod count;
@@ -38,8 +40,8 @@ usage: cargo xtask COMMAND
 
   check                          fmt, tidy, clippy, unit tests: what `make check` runs
   test                           fmt, tidy, tests: what `make test` runs
-  gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz: what
-                                 `make gate`, and so CI, runs behind the tests
+  gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz,
+                                 clients: what `make gate`, and so CI, runs behind the tests
   trust                          the torture at the amounts of a release, `planted`, `mutants`
                                  (more than a day): what `make trust` runs
   models [NAME]                  check schedules of the engine's threads (a minute)
@@ -48,6 +50,7 @@ usage: cargo xtask COMMAND
   package [--check]              the command as a wheel and as packages of npm, into
                                  target/packages; with --check, install and run them
   conform                        our scripts on plain SQLite and on all of Monolite's paths
+  clients                        published clients of libSQL and their suites on our server
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
   mutants [FILE]...              change the writer and interactive transactions, an expression
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
             root().and_then(|root| package::installed::check(&package(&root)?))
         }
         ["conform"] => root().and_then(|root| conform::run(&root)),
+        ["clients"] => root().and_then(|root| clients::run(&root).map(drop)),
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),

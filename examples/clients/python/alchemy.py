@@ -9,6 +9,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 engine = sa.create_engine(url.replace("http", "sqlite+libsql", 1) + "/?secure=false")
+# By itself the driver begins at the first change, and what was read before is not looked at.
+sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
 
 class Base(DeclarativeBase):

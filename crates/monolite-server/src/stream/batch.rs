@@ -30,6 +30,7 @@ use crate::errors::{protocol_error, sqlite_error};
 use crate::hrana::{
     Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt, StmtResult,
 };
+use crate::keys;
 
 /// A step that is ready to run.
 struct ReadyStep {
@@ -174,7 +175,14 @@ impl Stream {
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
-            self.db().write(move |tx| piece.run(tx)).await
+            let (db, wants_no_keys) = self.db();
+            let write = db.write(move |tx| {
+                if wants_no_keys {
+                    keys::tell(tx);
+                }
+                piece.run(tx)
+            });
+            write.await
         };
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ended {

@@ -328,6 +328,7 @@ fn what_the_server_decides_is_said() {
     assert_eq!(client.value("PRAGMA foreign_keys"), "1");
     client.execute("PRAGMA busy_timeout = 5000").unwrap();
     client.execute("PRAGMA journal_mode = WAL").unwrap();
+    client.execute("PRAGMA defer_foreign_keys = OFF").unwrap();
     for sql in ["ATTACH 'x' AS y", "PRAGMA journal_mode = DELETE", "CREATE TEMP TABLE x(a)"] {
         assert_eq!(client.execute(sql).unwrap_err()["code"], "BLOCKED", "{sql}");
     }
@@ -377,6 +378,51 @@ fn a_rebuild_without_foreign_keys_keeps_the_children() {
     assert_eq!(client.value("SELECT count(*) FROM c"), "2");
     // With keys on, the same drop cascades, as in SQLite.
     client.execute("DELETE FROM p").unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM c"), "0");
+}
+
+#[test]
+fn a_parent_is_not_dropped_where_foreign_keys_could_not_be_switched_off() {
+    let served = Served::one();
+    let mut client = served.stream();
+    client.one(json!({ "type": "sequence", "sql": PARENT_AND_CHILDREN })).unwrap();
+    let assert_told = |error: &Value, what: &str| {
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(what) && message.contains("before BEGIN"), "{error}");
+    };
+    for begin in ["BEGIN", "SAVEPOINT s"] {
+        client.execute(begin).unwrap();
+        client.execute("PRAGMA foreign_keys = OFF").unwrap();
+        assert_eq!(client.value("PRAGMA foreign_keys"), "1");
+        client.execute(REBUILD[0]).unwrap();
+        assert_told(&client.execute(REBUILD[2]).unwrap_err(), "DROP TABLE p is refused");
+        let replace = client.execute("REPLACE INTO p VALUES (1, 'b')").unwrap_err();
+        assert_told(&replace, "REPLACE of rows of p is refused");
+        client.execute("ROLLBACK").unwrap();
+    }
+    // In one batch, and in a script, as a migrator that wraps its file in a transaction.
+    let mut all = vec!["PRAGMA foreign_keys=OFF"];
+    all.extend(REBUILD);
+    let done = batch(&mut client, &transactional(&all));
+    assert_told(&done["step_errors"][4], "DROP TABLE p is refused");
+    let script = format!("BEGIN; {}; COMMIT", all.join("; "));
+    let failed = client.one(json!({ "type": "sequence", "sql": script })).unwrap_err();
+    assert_told(&failed, "DROP TABLE p is refused");
+    client.execute("ROLLBACK").unwrap();
+    // Each statement on a stream of its own, as `execute()` of `@libsql/client` sends it.
+    served.stream().execute("PRAGMA foreign_keys = OFF").unwrap();
+    served.stream().execute(REBUILD[0]).unwrap();
+    let drop = || served.stream().execute(REBUILD[2]).unwrap_err();
+    assert_told(&drop(), "DROP TABLE p is refused");
+    let done = batch(&mut served.stream(), &transactional(&[REBUILD[2]]));
+    assert_told(&done["step_errors"][1], "DROP TABLE p is refused");
+    client.execute("BEGIN").unwrap();
+    assert_told(&client.execute(REBUILD[2]).unwrap_err(), "DROP TABLE p is refused");
+    client.execute("ROLLBACK").unwrap();
+    assert_eq!(client.value("SELECT count(*) FROM c"), "2");
+    // Until it is taken back.
+    served.stream().execute("PRAGMA foreign_keys = ON").unwrap();
+    served.stream().execute(REBUILD[2]).unwrap();
     assert_eq!(client.value("SELECT count(*) FROM c"), "0");
 }
 

@@ -117,6 +117,68 @@ fn a_rebuild_whose_errors_are_looked_over_in_a_transaction_loses_no_child() {
 }
 
 #[test]
+fn rows_whose_children_would_go_are_not_replaced_where_foreign_keys_were_to_be_off() {
+    const TABLES: &str = "CREATE TABLE likes(u REFERENCES users(id) ON DELETE SET NULL);
+        CREATE TABLE tree(id INTEGER PRIMARY KEY, up REFERENCES tree(id) ON DELETE CASCADE);
+        CREATE TABLE log(x); INSERT INTO likes VALUES (1); INSERT INTO users VALUES (3, 'c');
+        INSERT INTO tree VALUES (1, NULL), (2, 1);
+        CREATE TRIGGER logs AFTER INSERT ON log BEGIN DELETE FROM log WHERE x = 1; END;";
+    const REFUSED: [&str; 4] = [
+        "REPLACE INTO users VALUES (1, 'c')",
+        "INSERT OR REPLACE INTO users SELECT id, name FROM users",
+        "UPDATE OR REPLACE users SET id = 1 WHERE id = 3",
+        "REPLACE INTO tree VALUES (1, NULL)",
+    ];
+    const ALLOWED: [&str; 6] = [
+        "INSERT INTO users VALUES (3, 'd') ON CONFLICT(id) DO UPDATE SET name = excluded.name",
+        "INSERT INTO log VALUES (1)",
+        "REPLACE INTO posts VALUES (1, 1)",
+        "DELETE FROM users WHERE id = 2",
+        "CREATE TABLE n(id INTEGER PRIMARY KEY AUTOINCREMENT)",
+        "ALTER TABLE n RENAME TO m",
+    ];
+    let (_directory, db) = database();
+    db.write(|tx| tx.execute_batch(TABLES)).wait().unwrap();
+    for refused in REFUSED {
+        // Known to the connection from before, when it was allowed.
+        let before = db.write(move |tx| {
+            tx.execute(refused, ())?;
+            Err::<(), _>(Error::aborted("on purpose"))
+        });
+        assert_eq!(before.wait().unwrap_err().kind(), ErrorKind::Aborted, "{refused}");
+        let told = move |error: Error| {
+            let error = error.to_string();
+            assert!(error.contains("is refused: PRAGMA foreign_keys = OFF"), "{refused}: {error}");
+        };
+        let write = db.write(move |tx| {
+            tx.execute_batch(OFF).unwrap_err();
+            told(tx.execute(refused, ()).unwrap_err());
+            Ok::<_, Error>(())
+        });
+        write.wait().unwrap();
+        let tx = db.transaction().unwrap();
+        tx.execute(OFF, ()).wait().unwrap_err();
+        told(tx.execute(refused, ()).wait().unwrap_err());
+        tx.commit().wait().unwrap();
+        // Where they are off, SQLite does no more than was said.
+        db.without_foreign_keys()
+            .write(move |tx| {
+                tx.execute_batch(OFF).unwrap_err();
+                tx.execute(refused, ())?;
+                Err::<(), _>(Error::aborted("on purpose"))
+            })
+            .wait()
+            .unwrap_err();
+    }
+    assert_eq!(rows(&db), (3, 2));
+    let allowed = |tx: &Tx<'_>| {
+        tx.execute_batch(OFF).unwrap_err();
+        ALLOWED.iter().try_for_each(|sql| tx.execute(sql, ()).map(drop))
+    };
+    db.write(allowed).wait().unwrap();
+}
+
+#[test]
 fn a_table_may_be_dropped_by_who_has_not_asked_for_foreign_keys_to_be_off() {
     let asks = |tx: &Tx<'_>| Ok::<_, Error>(tx.execute_batch(OFF).unwrap_err().kind());
     let (_directory, db) = database();

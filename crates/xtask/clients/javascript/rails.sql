@@ -1,0 +1,14 @@
+begin transaction;
+PRAGMA defer_foreign_keys = ON;
+PRAGMA foreign_keys = OFF;
+CREATE TEMPORARY TABLE "aparent" ("id" integer NOT NULL PRIMARY KEY, "name" varchar DEFAULT NULL);
+CREATE INDEX "tparent_name" ON "aparent" ("name");
+INSERT INTO "aparent" ("id","name") SELECT "id","name" FROM "parent";
+DROP TABLE "parent";
+CREATE TABLE "parent" ("id" integer NOT NULL PRIMARY KEY, "name" text NOT NULL);
+CREATE INDEX "parent_name" ON "parent" ("name");
+INSERT INTO "parent" ("id","name") SELECT "id","name" FROM "aparent";
+DROP TABLE "aparent";
+PRAGMA defer_foreign_keys = 0;
+PRAGMA foreign_keys = 1;
+commit transaction;
