@@ -18,6 +18,8 @@ use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::databases::WAL_LIMIT;
 use crate::hrana::ProtocolError;
+use crate::http::closing;
+use crate::life::Phase;
 
 /// One page, which asks for [`Now`] once a second.
 const PAGE: &str = include_str!("admin/page.html");
@@ -85,7 +87,14 @@ pub(crate) async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    Ok(route(&shared, &request).await.unwrap_or_else(failed))
+    let answer = match (shared.life.phase(), shared.life.successor()) {
+        (Phase::Moved, Some(successor)) => {
+            // None of its requests has a body.
+            successor.answer(request.into_parts().0, Vec::new(), true).await.map_err(Failure::from)
+        }
+        _ => route(&shared, &request).await,
+    };
+    Ok(closing(&shared, answer.unwrap_or_else(failed)))
 }
 
 async fn route(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Body>, Failure> {
@@ -106,10 +115,12 @@ async fn route(shared: &Shared, request: &Request<Incoming>) -> Result<Response<
         (&Method::GET, "/now") => json(&now(shared, request.uri().query())),
         (&Method::GET, "/v1/namespaces") => json(&shared.databases.list()?),
         (&Method::POST, _) if created.is_some() => {
+            let _entered = shared.life.enter(Phase::Stops).await?;
             shared.databases.create(created.unwrap_or_default()).await?;
             json(&())
         }
         (&Method::DELETE, _) if !name.is_empty() => {
+            let _entered = shared.life.enter(Phase::Stops).await?;
             shared.databases.delete(name).await?;
             json(&())
         }

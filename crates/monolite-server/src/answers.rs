@@ -1,6 +1,6 @@
 //! Owns how an answer over HTTP is said, and an error among them.
 
-use std::convert::Infallible;
+use std::io;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 
 use crate::hrana::ProtocolError;
 
-pub(crate) type Body = BoxBody<Bytes, Infallible>;
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
 /// An error that ends a request over HTTP, with its status.
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) ProtocolError);
@@ -26,7 +26,7 @@ impl From<ProtocolError> for Failure {
             "OVERLOADED" | "DRAINING" => StatusCode::SERVICE_UNAVAILABLE,
             "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
             "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
-            "DATABASE_NOT_OPENED" | "DATABASE_NOT_DELETED" | "INTERNAL" => {
+            "DATABASE_NOT_OPENED" | "DATABASE_NOT_DELETED" | "INTERNAL" | "BROKEN_OFF" => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             _ => StatusCode::BAD_REQUEST,
@@ -50,7 +50,8 @@ pub(crate) fn with_type(
     kind: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).boxed());
+    let mut response =
+        Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

@@ -14,6 +14,7 @@ use monolite::{Database, Options};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use crate::hrana::ProtocolError;
+use crate::life::Entered;
 
 /// How long an unused database stays open.
 const IDLE: Duration = Duration::from_secs(300);
@@ -49,6 +50,8 @@ struct Place {
 pub(crate) struct InUse {
     pub(crate) name: String,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
+    #[expect(dead_code, reason = "it is held")]
+    entered: Entered,
 }
 
 impl InUse {
@@ -63,14 +66,18 @@ impl Databases {
     }
 
     /// The database `name`, or the only one, opened if it is not.
-    pub(crate) async fn get(&self, name: Option<&str>) -> Result<InUse, ProtocolError> {
+    pub(crate) async fn get(
+        &self,
+        name: Option<&str>,
+        entered: Entered,
+    ) -> Result<InUse, ProtocolError> {
         let (name, path) = self.path_of(name)?;
         let place = self.place(&name, &path)?;
         loop {
             let guard = Arc::clone(&place.database).read_owned().await;
             *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, guard });
+                return Ok(InUse { name, guard, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -221,6 +228,24 @@ impl Databases {
     /// Closes the databases that have not been used for a while.
     pub(crate) async fn close_idle(&self) {
         self.close_unused_for(IDLE).await;
+    }
+
+    /// Copies the WAL of each into its file, so that little is left for its close.
+    pub(crate) async fn checkpoint_all(&self) {
+        for (_, path, database) in self.open_now() {
+            let done = tokio::task::spawn_blocking(move || database.checkpoint().wait()).await;
+            if let Ok(Err(error)) = done {
+                crate::log::error(&format!("{}: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Opens the database, if there is only one.
+    pub(crate) async fn open_only(&self, entered: Entered) -> Result<(), ProtocolError> {
+        match &self.data {
+            Data::File(_) => self.get(None, entered).await.map(drop),
+            Data::Directory(_) => Ok(()),
+        }
     }
 
     /// Closes those that are open and not in use.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use monolite_server::{Config, Server};
+use monolite_server::{Config, Listening, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -43,7 +43,9 @@ impl Served {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let admin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 say.send([&listener, &admin].map(|it| it.local_addr().unwrap())).unwrap();
-                server.serve(listener, Some(admin), async { drop(stopped.await) }).await;
+                server
+                    .serve(Listening::on(listener, Some(admin)), async { drop(stopped.await) })
+                    .await;
             });
         });
         let [url, admin] = said.recv().unwrap().map(|address| format!("http://{address}"));
