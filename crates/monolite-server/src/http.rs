@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN};
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::Shared;
@@ -75,10 +75,10 @@ async fn relay(
     }
 }
 
-/// The answer, which ends its connection when this process does not serve on. HTTP/2 has a frame
-/// for that.
+/// The answer, which ends its connection when this process does not serve on. On one of HTTP/2 the
+/// header is left out: that has a frame for it.
 pub(crate) fn closing(shared: &Shared, mut answer: Response<Body>) -> Response<Body> {
-    if shared.life.phase() >= Phase::Moved && answer.version() <= Version::HTTP_11 {
+    if shared.life.phase() >= Phase::Moved {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer

@@ -197,13 +197,17 @@ impl Server {
         };
         // It is dropped behind the end: what waits for a hand-over must not begin now.
         let mut moved = std::pin::pin!(moved);
+        let mut ended = None;
         tokio::select! {
-            () = stop => shared.life.set(Phase::Stops),
-            () = &mut moved => return,
+            () = stop => {
+                shared.life.set(Phase::Stops);
+                ended = Some(shared.end_work().await);
+            }
+            () = &mut moved => {}
         }
-        let _ended = shared.end_work().await;
         shared.life.set(Phase::Ends);
         let _ = timeout(DRAIN, places.acquire_many(CONNECTIONS as u32)).await;
+        drop(ended);
     }
 }
 

@@ -7,6 +7,7 @@ mod archive;
 #[cfg(feature = "developer")]
 mod conform;
 mod files;
+mod handover;
 #[cfg(feature = "developer")]
 mod torture;
 
