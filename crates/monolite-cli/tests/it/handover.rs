@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// Clients of the load.
 const CLIENTS: u64 = 12;
 
-/// Hand-overs of one run, unless `MONOLITE_HANDOVERS` says otherwise.
+/// Hand-overs of one run, unless `HANDOVERS` says otherwise.
 const HANDOVERS: usize = 4;
 
 /// Longer than anything here takes.
@@ -211,7 +211,7 @@ fn under_load(during: impl FnOnce(&TempDir, Serving, &Load) -> Serving) {
 
 #[test]
 fn a_new_process_takes_over_and_no_request_fails() {
-    let handovers = std::env::var("MONOLITE_HANDOVERS").ok().and_then(|it| it.parse().ok());
+    let handovers = std::env::var("HANDOVERS").ok().and_then(|it| it.parse().ok());
     under_load(|directory, mut serving, load| {
         let mut gaps = Vec::new();
         for _ in 0..handovers.unwrap_or(HANDOVERS) {

@@ -7,6 +7,7 @@ mod admin;
 mod auth;
 mod browser;
 mod dashboard;
+mod drain;
 mod hrana;
 mod model;
 mod pipeline;

@@ -1,6 +1,7 @@
 //! Owns a server for a test, and a client of it that says JSON.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use monolite_server::{Config, Listening, Server};
@@ -13,7 +14,7 @@ pub(crate) struct Served {
     pub(crate) url: String,
     /// Where operators look.
     pub(crate) admin: String,
-    pub(crate) directory: TempDir,
+    pub(crate) directory: Arc<TempDir>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,15 +41,19 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let admin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                say.send([&listener, &admin].map(|it| it.local_addr().unwrap())).unwrap();
-                server
-                    .serve(Listening::on(listener, Some(admin)), async { drop(stopped.await) })
-                    .await;
+                let listening = if config.handover.is_some() {
+                    server.listen().await.unwrap()
+                } else {
+                    let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+                    Listening::on(bind().await.unwrap(), Some(bind().await.unwrap()))
+                };
+                let admin = listening.admin_address().unwrap().unwrap();
+                say.send([listening.address().unwrap(), admin]).unwrap();
+                server.serve(listening, async { drop(stopped.await) }).await;
             });
         });
         let [url, admin] = said.recv().unwrap().map(|address| format!("http://{address}"));
+        let directory = Arc::new(directory);
         Served { url, admin, directory, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -59,8 +64,18 @@ impl Served {
 
     /// As [`Served::post`], with a token.
     pub(crate) fn post_as(&self, token: Option<&str>, path: &str, body: &Value) -> (u16, Value) {
+        Served::post_to(&self.url, token, path, body)
+    }
+
+    /// As [`Served::post_as`], to a server at `url`.
+    pub(crate) fn post_to(
+        url: &str,
+        token: Option<&str>,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut request = agent.post(format!("{}{path}", self.url));
+        let mut request = agent.post(format!("{url}{path}"));
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -76,6 +91,22 @@ impl Served {
         let mut answer = ureq::post(format!("{}{path}", self.url)).send_json(body).unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The status of its health.
+    pub(crate) fn health(&self) -> u16 {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        agent.get(format!("{}/health", self.url)).call().unwrap().status().as_u16()
+    }
+
+    /// Asks it to stop, as a signal does.
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Stops it, and gives its files.
+    pub(crate) fn end(self) -> Arc<TempDir> {
+        Arc::clone(&self.directory)
     }
 
     /// A new stream.
