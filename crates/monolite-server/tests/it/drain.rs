@@ -135,10 +135,7 @@ fn operators_and_connections_of_http_2_are_relayed() {
     let directory = tempfile::tempdir().unwrap();
     let [file, socket] = ["one.db", "next.sock"].map(|name| directory.path().join(name));
     let old = begin(file.clone(), socket.clone());
-    let mut client = old.stream();
-    client.execute("CREATE TABLE t(x)").unwrap();
-    client.execute("BEGIN").unwrap();
-    client.execute("INSERT INTO t VALUES (1)").unwrap();
+    old.stream().execute("CREATE TABLE t(x)").unwrap();
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let operator = ureq::agent();
@@ -152,25 +149,27 @@ fn operators_and_connections_of_http_2_are_relayed() {
         let connection = http2::handshake(TokioExecutor::new(), TokioIo::new(tcp)).await;
         let (mut send, connection) = connection.unwrap();
         tokio::spawn(connection);
-        let mut ask = |sql: &str| {
-            let requests = json!([{ "type": "execute", "stmt": { "sql": sql } }]);
-            let body = Full::new(Bytes::from(json!({ "requests": requests }).to_string()));
-            let request = Request::post(format!("{}/v2/pipeline", old.url)).body(body).unwrap();
-            let answer = send.send_request(request);
+        let mut ask = |baton: Option<&str>, all: &[&str]| {
+            let request = |sql: &&str| json!({ "type": "execute", "stmt": { "sql": sql } });
+            let requests: Vec<Value> = all.iter().map(request).collect();
+            let body = Bytes::from(json!({ "baton": baton, "requests": requests }).to_string());
+            let request = Request::post(format!("{}/v2/pipeline", old.url));
+            let answer = send.send_request(request.body(Full::new(body)).unwrap());
             async {
                 let body = answer.await.unwrap().into_body().collect().await.unwrap().to_bytes();
                 serde_json::from_slice::<Value>(&body).unwrap()
             }
         };
-        ask("SELECT 1").await;
+        let begun = ask(None, &["BEGIN", "INSERT INTO t VALUES (1)"]).await;
         let new = tokio::task::spawn_blocking(move || begin(file, socket));
         let mut waits = loop {
-            let mut answer = Box::pin(ask("SELECT count(*) FROM t"));
-            if timeout(Duration::from_millis(300), answer.as_mut()).await.is_err() {
+            let mut answer = Box::pin(ask(None, &["SELECT count(*) FROM t"]));
+            if timeout(Duration::from_millis(500), answer.as_mut()).await.is_err() {
                 break answer;
             }
         };
-        tokio::task::block_in_place(|| client.execute("COMMIT").unwrap());
+        let committed = ask(begun["baton"].as_str(), &["COMMIT"]).await;
+        assert_eq!(committed["results"][0]["type"], "ok", "{committed}");
         let answer = waits.as_mut().await;
         let result = &answer["results"][0]["response"]["result"];
         assert_eq!(result["rows"][0][0]["value"], "1", "{answer}");
