@@ -117,9 +117,9 @@ pub(crate) async fn serve_relayed(shared: Arc<Shared>, socket: UnixStream) {
 }
 
 /// Hands over to a process that asks for it; done when one serves.
-pub(crate) async fn hand_over(shared: &Shared, socket: UnixListener, listeners: Vec<OwnedFd>) {
+pub(crate) async fn hand_over(shared: &Shared, socket: &UnixListener, listeners: Vec<OwnedFd>) {
     loop {
-        match attempt(shared, &socket, &listeners).await {
+        match attempt(shared, socket, &listeners).await {
             Ok(()) => return,
             Err(error) => {
                 log::error(&format!("no hand-over, this process goes on to serve: {error}"));

@@ -189,18 +189,19 @@ impl Server {
             });
         }
         let moved = async {
-            match (next, sockets) {
+            match (&next, sockets) {
                 (Some(next), Ok(sockets)) => handover::hand_over(&shared, next, sockets).await,
                 _ => std::future::pending().await,
             }
             let _ = timeout(RELAY, places.acquire_many(CONNECTIONS as u32)).await;
         };
-        // It is dropped behind the end: what waits for a hand-over must not begin now.
-        let mut moved = std::pin::pin!(moved);
+        let mut moved = Box::pin(moved);
         let mut ended = None;
         tokio::select! {
             () = stop => {
                 shared.life.set(Phase::Stops);
+                // What waits for a hand-over is refused. The next process waits at the socket.
+                drop(moved);
                 ended = Some(shared.end_work().await);
             }
             () = &mut moved => {}

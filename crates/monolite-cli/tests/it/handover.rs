@@ -1,8 +1,11 @@
-//! `monolite serve` hands over to a new process. The clients here repeat nothing: each request that
+//! `monolite serve` beside other processes: it hands over to a new one, and has its socket of a
+//! service manager. The clients here repeat nothing: each request that
 //! has no answer of success is a failure.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,17 +88,20 @@ impl Client {
         Client { address: address.to_owned(), socket: None, baton: Value::Null }
     }
 
+    fn connect(&mut self) -> std::io::Result<()> {
+        let socket = TcpStream::connect(&self.address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        self.socket = Some(BufReader::new(socket));
+        Ok(())
+    }
+
     /// The answer to a request, or why there is none.
     fn ask(&mut self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
-        let mut socket = match self.socket.take() {
-            Some(socket) => socket,
-            None => {
-                let socket = TcpStream::connect(&self.address)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
-                socket.set_nodelay(true)?;
-                BufReader::new(socket)
-            }
-        };
+        if self.socket.is_none() {
+            self.connect()?;
+        }
+        let mut socket = self.socket.take().expect("it is connected");
         let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}", body.len());
         socket.get_mut().write_all(format!("{head}\r\n\r\n{body}").as_bytes())?;
         let (mut status, mut length, mut closes) = (None, 0, false);
@@ -298,4 +304,79 @@ fn an_open_transaction_may_commit_before_the_hand_over() {
     let said = old.end(false);
     assert!(said.contains("no hand-over") && said.lines().count() == 1, "{said}");
     new.end(true);
+}
+
+/// The steps of the new process, up to `step`: 1 is the sockets, 2 `READY`, 3 `CLOSED`.
+fn ask_up_to(directory: &TempDir, step: u8) -> UnixStream {
+    let mut old = UnixStream::connect(directory.path().join("handover.sock")).expect("it listens");
+    let mut byte = [0];
+    if step >= 1 {
+        old.read_exact(&mut byte).expect("the sockets");
+    }
+    if step >= 2 {
+        old.write_all(&[2]).expect("it reads");
+    }
+    if step >= 3 {
+        old.read_exact(&mut byte).expect("that the databases are closed");
+        assert_eq!(byte, [3]);
+    }
+    old
+}
+
+#[test]
+fn a_new_process_that_dies_at_any_step_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let serving = Serving::new(&directory);
+    let mut client = Client::new(&serving.address);
+    client.run(&sql("CREATE TABLE t(x)"));
+    for step in 0..=3 {
+        drop(ask_up_to(&directory, step));
+        client.run(&sql("INSERT INTO t VALUES (1)"));
+        let mut wrong = ask_up_to(&directory, step);
+        let _ = wrong.write_all(&[9]);
+        client.run(&sql("INSERT INTO t VALUES (1)"));
+    }
+    assert_eq!(client.run(&sql("SELECT count(*) FROM t"))["rows"][0][0]["value"], "8");
+    // Its end in the middle is not the end of the new one, which has the files.
+    let _new = ask_up_to(&directory, 3);
+    let said = serving.end(true);
+    assert_eq!(said.matches("no hand-over").count(), 8, "{said}");
+}
+
+/// One that has its socket of a service manager, which hears how it does.
+#[test]
+fn a_service_manager_listens_and_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = UnixDatagram::bind(directory.path().join("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("it may wait");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("it has one").to_string();
+    let activate = |listen: &str| {
+        let socket = OwnedFd::from(socket.try_clone().expect("descriptors are left"));
+        let mut command = Command::new("sh");
+        // The manager's sockets begin at descriptor 3.
+        command.args(["-c", "exec 3<&0 </dev/null \"$0\" \"$@\""]).stdin(socket);
+        command.args([env!("CARGO_BIN_EXE_monolite"), "serve", "a.db", "--listen", listen]);
+        command.env("LISTEN_FDS", "1").env("NOTIFY_SOCKET", directory.path().join("notify"));
+        command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let heard = || {
+        let mut bytes = [0; 64];
+        let length = manager.recv(&mut bytes).expect("it says something");
+        String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
+    };
+    // It would listen where the configuration was not checked for.
+    let other = activate("127.0.0.2:0").wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && said.contains(&address), "{said}");
+
+    // Before it runs, a connection waits.
+    let mut early = Client::new(&address);
+    early.connect().expect("the manager listens");
+    let child = activate(&address);
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(early.ask("GET", "/health", "").expect("an answer").0, 200);
+    Serving { child, address }.end(true);
+    assert_eq!(heard(), "STOPPING=1");
 }
