@@ -25,12 +25,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http2;
-use hyper::http::request::Parts;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -40,9 +37,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
-use crate::answers::Body;
-use crate::hrana::ProtocolError;
-use crate::life::{Phase, draining};
+use crate::life::Phase;
+use crate::relay::{OPERATORS, Successor};
 use crate::{Shared, admin, http, log};
 
 /// Of these steps.
@@ -56,46 +52,6 @@ const SOCKETS: usize = 2;
 
 /// How long a new process may take for what it does before the databases.
 const SETUP: Duration = Duration::from_secs(30);
-
-/// The host of relayed requests to the address of operators.
-const OPERATORS: &str = "operators";
-
-/// The process that serves in the place of this one.
-#[derive(Clone)]
-pub(crate) struct Successor(http2::SendRequest<Full<Bytes>>);
-
-impl Successor {
-    /// Over the socket by which it took over.
-    async fn new(socket: UnixStream) -> io::Result<Successor> {
-        let made = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
-        let (send, connection) = made.map_err(io::Error::other)?;
-        tokio::spawn(connection);
-        Ok(Successor(send))
-    }
-
-    /// What it answers to a request that came to this process.
-    pub(crate) async fn answer(
-        mut self,
-        head: Parts,
-        body: Vec<u8>,
-        is_of_operator: bool,
-    ) -> Result<Response<Body>, ProtocolError> {
-        let host = if is_of_operator { OPERATORS } else { "clients" };
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let uri = format!("http://{host}{path}").parse().map_err(|_| draining())?;
-        let mut request = Request::from_parts(head, Full::new(body.into()));
-        (*request.uri_mut(), *request.version_mut()) = (uri, Version::HTTP_2);
-        match self.0.send_request(request).await {
-            Ok(response) => Ok(response.map(|body| body.map_err(io::Error::other).boxed())),
-            Err(error) => {
-                log::error(&format!("the process that took over did not answer: {error}"));
-                let message = "the server was stopped; if the request writes, look whether it was \
-                               done";
-                Err(ProtocolError::new("BROKEN_OFF", message))
-            }
-        }
-    }
-}
 
 /// Answers what the process before relays, until its connections have ended.
 pub(crate) async fn serve_relayed(shared: Arc<Shared>, socket: UnixStream) {

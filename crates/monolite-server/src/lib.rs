@@ -28,6 +28,8 @@ mod files;
 pub mod hrana;
 mod log;
 mod memory;
+mod places;
+mod relay;
 
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::Shared;
-use crate::handover::Successor;
 use crate::hrana::ProtocolError;
+use crate::relay::Successor;
 
 /// How long work under way may take when the server stops or hands over.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);

@@ -1,13 +1,12 @@
 //! Owns the life of a server: its listeners, its connections, its end.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -29,6 +28,7 @@ use crate::files::ConfigError;
 use crate::life::{DRAIN, Life, Phase};
 use crate::memory::{Memory, Patient};
 use crate::metrics::Metrics;
+use crate::places::{Addresses, Place};
 use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::{Shared, admin, handover, http, log};
@@ -36,9 +36,6 @@ use crate::{Shared, admin, handover, http, log};
 /// How long a connection may wait for a request, and a client take for its head. Heads that never
 /// end hold no place for longer.
 const IDLE: Duration = Duration::from_secs(20);
-
-/// Most connections from one address of another machine; a proxy here has as many as it likes.
-const OF_ADDRESS: usize = 256;
 
 /// Largest head of a request.
 const HEADER_BYTES: usize = 16 << 10;
@@ -245,41 +242,6 @@ async fn accept(listener: &TcpListener, life: &Life) -> Option<(Patient<TcpStrea
     }
 }
 
-/// How many connections each address of other machines has.
-#[derive(Default)]
-pub(crate) struct Addresses(Mutex<HashMap<IpAddr, usize>>);
-
-/// One of them, until it is dropped.
-pub(crate) struct OfAddress(Arc<Addresses>, IpAddr);
-
-impl Addresses {
-    /// `None` if the address has as many as it may.
-    fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<OfAddress> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(from).or_default();
-        if *count >= OF_ADDRESS && !from.is_loopback() {
-            return None;
-        }
-        *count += 1;
-        Some(OfAddress(Arc::clone(self), from))
-    }
-}
-
-impl Drop for OfAddress {
-    fn drop(&mut self) {
-        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.1);
-            }
-        }
-    }
-}
-
-/// What a connection takes of the limits until it ends, also as a WebSocket.
-pub(crate) type Place = Arc<(OwnedSemaphorePermit, OfAddress)>;
-
 async fn accept_clients(
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -291,7 +253,7 @@ async fn accept_clients(
         let place = place(&places).await;
         let Some((socket, from)) = accept(&listener, &shared.life).await else { return };
         let Some(of_address) = addresses.enter(from) else { continue };
-        let (shared, place) = (Arc::clone(&shared), Arc::new((place, of_address)));
+        let (shared, place) = (Arc::clone(&shared), Place::new((place, of_address)));
         let tls = tls.as_ref().map(|tls| tls.acceptor());
         tokio::spawn(async move {
             let _counted = shared.metrics.connected("http");

@@ -41,7 +41,7 @@ use crate::hrana::{
 };
 use crate::life::{Phase, draining};
 use crate::memory::{Memory, SMALL, Taken, keep_only};
-use crate::server::Place;
+use crate::places::Place;
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 

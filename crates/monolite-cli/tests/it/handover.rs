@@ -1,6 +1,8 @@
 //! `monolite serve` beside other processes: it hands over to a new one, and has its socket of a
-//! service manager. The clients here repeat nothing: each request that
-//! has no answer of success is a failure.
+//! service manager. The clients here repeat nothing: a request without an answer of success is a
+//! failure.
+
+#![allow(clippy::print_stderr, reason = "a run tells its figures")]
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +25,7 @@ const CLIENTS: u64 = 12;
 const HANDOVERS: usize = 4;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A process that serves.
 struct Serving {
@@ -55,18 +57,25 @@ impl Serving {
             let id = self.child.id().to_string();
             assert!(Command::new("kill").args(["-TERM", &id]).status().expect("it runs").success());
         }
-        let end = Instant::now() + PATIENCE;
-        while self.child.try_wait().expect("it is a child").is_none() {
-            assert!(Instant::now() < end, "it does not end");
-            thread::sleep(Duration::from_millis(10));
-        }
-        let status = self.child.wait().expect("it has ended");
-        let mut said = String::new();
-        let mut error = self.child.stderr.take().expect("it is read");
-        error.read_to_string(&mut said).expect("it is text");
-        assert!(status.success(), "{status}: {said}");
+        let (has_succeeded, said) = end_of(&mut self.child);
+        assert!(has_succeeded, "{said}");
         said
     }
+}
+
+/// Waits for the end of `child`: whether it succeeded, and what it has complained about.
+fn end_of(child: &mut Child) -> (bool, String) {
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait().expect("it is a child").is_none() {
+        if Instant::now() > end {
+            let _ = child.kill();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let status = child.wait().expect("it has ended");
+    let (mut said, mut error) = (String::new(), child.stderr.take().expect("it is read"));
+    error.read_to_string(&mut said).expect("it is text");
+    (status.success(), said)
 }
 
 impl Drop for Serving {
@@ -242,9 +251,8 @@ fn a_new_process_that_fails_leaves_the_old_one_serving() {
         std::fs::write(directory.path().join("no.db"), "no database ".repeat(1_000))
             .expect("a file");
         // It has the old one close its database, and cannot open its own.
-        let failed = start(directory.path(), "no.db").wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&failed.stderr).into_owned();
-        assert!(!failed.status.success() && said.contains("no.db"), "{said}");
+        let (has_succeeded, said) = end_of(&mut start(directory.path(), "no.db"));
+        assert!(!has_succeeded && said.contains("no.db"), "{said}");
         // Another fails before that.
         let mut wrong = Command::new(env!("CARGO_BIN_EXE_monolite"));
         wrong.args(["serve", "--dir", "missing"]).current_dir(directory.path());
@@ -257,7 +265,9 @@ fn a_new_process_that_fails_leaves_the_old_one_serving() {
 
 /// Asks a database for something until it has to wait: the old process does not serve any more.
 fn wait_for_hand_over(address: &str) -> mpsc::Receiver<Value> {
+    let end = Instant::now() + PATIENCE;
     loop {
+        assert!(Instant::now() < end, "the old process serves on");
         let (send, answered) = mpsc::channel();
         let mut client = Client::new(address);
         thread::spawn(move || send.send(client.run(&sql("SELECT count(*) FROM t"))));
@@ -367,9 +377,8 @@ fn a_service_manager_listens_and_is_told() {
         String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
     };
     // It would listen where the configuration was not checked for.
-    let other = activate("127.0.0.2:0").wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(!other.status.success() && said.contains(&address), "{said}");
+    let (has_succeeded, said) = end_of(&mut activate("127.0.0.2:0"));
+    assert!(!has_succeeded && said.contains(&address), "{said}");
 
     // Before it runs, a connection waits.
     let mut early = Client::new(&address);
