@@ -18,7 +18,6 @@ use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::databases::WAL_LIMIT;
 use crate::hrana::ProtocolError;
-use crate::http::closing;
 use crate::life::Phase;
 
 /// One page, which asks for [`Now`] once a second.
@@ -87,14 +86,7 @@ pub(crate) async fn answer(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let answer = match (shared.life.phase(), shared.life.successor()) {
-        (Phase::Moved, Some(successor)) => {
-            // None of its requests has a body.
-            successor.answer(request.into_parts().0, Vec::new(), true).await.map_err(Failure::from)
-        }
-        _ => route(&shared, &request).await,
-    };
-    Ok(closing(&shared, answer.unwrap_or_else(failed)))
+    Ok(route(&shared, &request).await.unwrap_or_else(failed))
 }
 
 async fn route(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Body>, Failure> {

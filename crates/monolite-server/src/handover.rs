@@ -38,8 +38,8 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use crate::life::Phase;
-use crate::relay::{OPERATORS, Successor};
-use crate::{Shared, admin, http, log};
+use crate::relay::Successor;
+use crate::{Shared, http, log};
 
 /// Of these steps.
 const VERSION: u8 = 1;
@@ -56,15 +56,8 @@ const SETUP: Duration = Duration::from_secs(30);
 /// Answers what the process before relays, until its connections have ended.
 pub(crate) async fn serve_relayed(shared: Arc<Shared>, socket: UnixStream) {
     let mut phases = shared.life.phases();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let shared = Arc::clone(&shared);
-        async move {
-            match request.uri().host() {
-                Some(OPERATORS) => admin::answer(shared, request).await,
-                _ => http::answer(shared, request).await,
-            }
-        }
-    });
+    let service =
+        service_fn(|request: Request<Incoming>| http::answer(Arc::clone(&shared), request));
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     tokio::select! {
         _ = server.serve_connection(TokioIo::new(socket), service) => {}

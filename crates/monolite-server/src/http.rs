@@ -53,7 +53,11 @@ pub(crate) async fn answer(
         Err(failure) if failure.1.code == "DRAINING" => relay(&shared, asked, failure).await,
         answer => answer,
     };
-    let answer = closing(&shared, answer.unwrap_or_else(failed));
+    let mut answer = answer.unwrap_or_else(failed);
+    if shared.life.phase() >= Phase::Moved {
+        // HTTP/2 leaves it out, and has a frame for it.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     shared.metrics.answered(endpoint, answer.status().as_u16(), began.elapsed());
     Ok(answer)
 }
@@ -69,19 +73,10 @@ async fn relay(
         Some(successor) if !websocket::is_asked_for(asked.request.headers()) => {
             body(shared, &mut asked).await?;
             let head = asked.request.into_parts().0;
-            Ok(successor.answer(head, asked.body, false).await?)
+            Ok(successor.answer(head, asked.body).await?)
         }
         _ => Err(refused),
     }
-}
-
-/// The answer, which ends its connection when this process does not serve on. On one of HTTP/2 the
-/// header is left out: that has a frame for it.
-pub(crate) fn closing(shared: &Shared, mut answer: Response<Body>) -> Response<Body> {
-    if shared.life.phase() >= Phase::Moved {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    answer
 }
 
 /// The endpoint of a path, for figures: one of few.

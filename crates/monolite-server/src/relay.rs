@@ -14,9 +14,6 @@ use crate::answers::Body;
 use crate::hrana::ProtocolError;
 use crate::log;
 
-/// The host of relayed requests to the address of operators.
-pub(crate) const OPERATORS: &str = "operators";
-
 /// The process that serves in the place of this one.
 #[derive(Clone)]
 pub(crate) struct Successor(http2::SendRequest<Full<Bytes>>);
@@ -35,13 +32,11 @@ impl Successor {
         mut self,
         head: Parts,
         body: Vec<u8>,
-        is_of_operator: bool,
     ) -> Result<Response<Body>, ProtocolError> {
-        let host = if is_of_operator { OPERATORS } else { "clients" };
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let uri = format!("http://{host}{path}")
-            .parse()
-            .map_err(|_| ProtocolError::new("NOT_FOUND", "the path is no part of a URL"))?;
+        let uri = format!("http://relayed{path}").parse();
+        let uri =
+            uri.map_err(|_| ProtocolError::new("NOT_FOUND", "the path is no part of a URL"))?;
         let mut request = Request::from_parts(head, Full::new(body.into()));
         (*request.uri_mut(), *request.version_mut()) = (uri, Version::HTTP_2);
         match self.0.send_request(request).await {

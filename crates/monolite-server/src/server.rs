@@ -263,10 +263,10 @@ async fn accept_clients(
                 http::answer(Arc::clone(&of_all), request)
             };
             match tls {
-                None => serve(TokioIo::new(socket), &shared.life, answer).await,
+                None => serve(TokioIo::new(socket), &shared.life, Of::Client, answer).await,
                 Some(tls) => {
                     if let Ok(Ok(socket)) = timeout(HANDSHAKE, tls.accept(socket)).await {
-                        serve(TokioIo::new(socket), &shared.life, answer).await;
+                        serve(TokioIo::new(socket), &shared.life, Of::Client, answer).await;
                     }
                 }
             }
@@ -279,16 +279,24 @@ async fn accept_operators(listener: TcpListener, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let answer = |request| admin::answer(Arc::clone(&shared), request);
-            serve(TokioIo::new(socket), &shared.life, answer).await;
+            serve(TokioIo::new(socket), &shared.life, Of::Operator, answer).await;
         });
     }
 }
 
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Client,
+    Operator,
+}
+
 /// Serves one connection to its end.
 ///
-/// One of HTTP/1 without a request is not ended when another process has taken over: its client may
-/// be sending one, and would not know what became of it. The answer to that says so.
-async fn serve<S, A, F>(socket: S, life: &Life, answer: A)
+/// When another process has taken over, those of operators end, and those of HTTP/2, which can say
+/// so. A client of HTTP/1 may be sending a request, and would not know what became of it: its
+/// connection ends with the next answer.
+async fn serve<S, A, F>(socket: S, life: &Life, of: Of, answer: A)
 where
     S: Read + Write + Unpin + Send + 'static,
     A: Fn(Request<Incoming>) -> F,
@@ -307,7 +315,7 @@ where
     });
     let mut phases = life.phases();
     let ends = phases.wait_for(|phase| match phase {
-        Phase::Moved => is_http2.load(Ordering::Relaxed),
+        Phase::Moved => of == Of::Operator || is_http2.load(Ordering::Relaxed),
         phase => *phase == Phase::Ends,
     });
     let connection = builder.serve_connection_with_upgrades(socket, service);
