@@ -162,6 +162,9 @@ fn a_connection_of_http_2_is_relayed_and_ended() {
                 break answer;
             }
         };
+        // A WebSocket that comes now waits for the new process.
+        let mut comes = Box::pin(Client::connect(&old, "hrana3"));
+        assert!(timeout(Duration::from_millis(100), comes.as_mut()).await.is_err());
         let committed = ask(begun["baton"].as_str(), &["COMMIT"]).await;
         assert_eq!(committed["results"][0]["type"], "ok", "{committed}");
         let answer = waits.as_mut().await;
@@ -169,6 +172,9 @@ fn a_connection_of_http_2_is_relayed_and_ended() {
         assert_eq!(result["rows"][0][0]["value"], "1", "{answer}");
         drop(waits);
         let new = new.await.unwrap();
+        let (mut client, _) = comes.await;
+        client.send(json!({ "type": "hello" })).await;
+        assert_eq!(client.receive().await["type"], "hello_ok");
         timeout(PATIENCE, async {
             while !send.is_closed() {
                 tokio::task::yield_now().await;
