@@ -2,12 +2,11 @@
 //! a token for a client of it.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use monolite_server::{Config, Right, Server, issue_token};
-use tokio::net::TcpListener;
+use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 
 use crate::arguments;
@@ -26,31 +25,29 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
     let stop = std::sync::Mutex::new(Some(stop));
     interrupt::on_signal(move || {
         let stop = stop.lock().ok().and_then(|mut stop| stop.take());
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         let _ = stop.map(|stop| stop.send(()));
     })?;
     let runtime = Runtime::new().context("the threads of the server do not start")?;
     let served = runtime.block_on(async {
-        let listener = listen(config.listen).await?;
-        let admin = match config.admin {
-            Some(admin) => Some(listen(admin).await?),
-            None => None,
+        let mut stopped = std::pin::pin!(stopped);
+        let listening = tokio::select! {
+            listening = server.listen() => listening.context("the server does not begin")?,
+            _ = &mut stopped => return Ok(()),
         };
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        writeln!(stdout(), "serving {scheme}://{}", listener.local_addr()?)?;
-        if let Some(admin) = &admin {
-            writeln!(stdout(), "figures and dashboard at http://{}", admin.local_addr()?)?;
+        writeln!(stdout(), "serving {scheme}://{}", listening.address()?)?;
+        if let Some(admin) = listening.admin_address()? {
+            writeln!(stdout(), "figures and dashboard at http://{admin}")?;
         }
-        server.serve(listener, admin, async move { drop(stopped.await) }).await;
+        // Without a service manager, nothing is said.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        server.serve(listening, async { drop(stopped.await) }).await;
         Ok(())
     });
     // A fork that is under way is not waited for.
     runtime.shutdown_background();
     served
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener.with_context(|| format!("{address} cannot be listened on"))
 }
 
 /// That of the file and the environment, with the arguments over it.

@@ -281,6 +281,12 @@ impl Stream {
         self.send(&[wire::get_autocommit()]).await?.swap_remove(0)?.autocommit()
     }
 
+    /// Whether a request failed as a whole, so that nothing more can be run.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Ends the stream, and rolls back a transaction that is open. A stream that is dropped instead
     /// is ended by the server after a while.
     ///

@@ -23,6 +23,7 @@ use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::databases::WAL_LIMIT;
 use crate::hrana::ProtocolError;
+use crate::life::Phase;
 
 /// One page, which asks for [`Now`] once a second.
 const PAGE: &str = include_str!("admin/page.html");
@@ -134,10 +135,13 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
         (&Method::GET, "/health", _) => health(shared),
         (&Method::GET, "/v1/namespaces", _) => json(&shared.databases.list()?),
         (&Method::POST, _, [name, "create"]) => {
+            let _entered = shared.life.enter(Phase::Stops).await?;
             shared.databases.create(name).await?;
             json(&())
         }
         (&Method::POST, _, [from, "fork", to]) => {
+            // It may take long, and is not waited for when the server stops.
+            drop(shared.life.enter(Phase::Stops).await?);
             let time = time_of_fork(request).await?;
             let restored = shared.databases.fork(from, to, time).await?;
             let time = restored.as_ref().map(|restored| restored.time.to_string());
@@ -145,6 +149,7 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
             json(&serde_json::json!({ "time": time, "is_exact": is_exact }))
         }
         (&Method::DELETE, _, [name]) => {
+            let _entered = shared.life.enter(Phase::Stops).await?;
             shared.databases.delete(name).await?;
             json(&())
         }

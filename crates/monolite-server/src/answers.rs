@@ -1,6 +1,6 @@
 //! Owns how an answer over HTTP is said, and an error among them.
 
-use std::convert::Infallible;
+use std::io;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 
 use crate::hrana::ProtocolError;
 
-pub(crate) type Body = BoxBody<Bytes, Infallible>;
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
 /// An error that ends a request over HTTP, with its status.
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) ProtocolError);
@@ -30,7 +30,8 @@ impl From<ProtocolError> for Failure {
             | "DATABASE_NOT_DELETED"
             | "DATABASE_NOT_FORKED"
             | "ARCHIVE_NOT_READ"
-            | "INTERNAL" => StatusCode::INTERNAL_SERVER_ERROR,
+            | "INTERNAL"
+            | "BROKEN_OFF" => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
         Failure(status, error)
@@ -52,7 +53,8 @@ pub(crate) fn with_type(
     kind: &'static str,
     body: impl Into<Bytes>,
 ) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).boxed());
+    let mut response =
+        Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

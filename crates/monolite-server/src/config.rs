@@ -38,6 +38,9 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// Whether plain HTTP may be served to other machines: a proxy in front has the certificate.
     pub plaintext: bool,
+    /// Path of the Unix socket by which the next process with it takes over from this one, without
+    /// a request that fails. Default: there is none.
+    pub handover: Option<PathBuf>,
 }
 
 /// Files in PEM.
@@ -62,6 +65,7 @@ impl Default for Config {
             auth: None,
             tls: None,
             plaintext: false,
+            handover: None,
         }
     }
 }
@@ -106,7 +110,7 @@ impl Config {
     /// When it does not, or would let strangers in.
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
-        let Config { listen, admin, file, directory, archive, auth, tls, plaintext } = self;
+        let Config { listen, admin, file, directory, archive, auth, tls, plaintext, .. } = self;
         if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
             return refuse(format!(
                 "admin = {admin} can be reached from other machines, and asks for no token; listen \

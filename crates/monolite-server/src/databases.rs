@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::keys::Wish;
+use crate::life::Entered;
 
 /// The most bytes in use in a WAL: the engine's default.
 pub(crate) const WAL_LIMIT: u64 = 1 << 30;
@@ -65,6 +66,8 @@ pub(crate) struct InUse {
     pub(crate) name: String,
     pub(crate) wish: Arc<Wish>,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
+    #[expect(dead_code, reason = "it is held")]
+    entered: Option<Entered>,
 }
 
 impl InUse {
@@ -84,14 +87,18 @@ impl Databases {
     }
 
     /// The database `name`, or the only one, opened if it is not.
-    pub(crate) async fn get(&self, name: Option<&str>) -> Result<InUse, ProtocolError> {
+    pub(crate) async fn get(
+        &self,
+        name: Option<&str>,
+        entered: Option<Entered>,
+    ) -> Result<InUse, ProtocolError> {
         let (name, path) = self.path_of(name)?;
         let place = self.place(&name, &path)?;
         loop {
             let guard = Arc::clone(&place.database).read_owned().await;
             *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, wish: Arc::clone(&place.wish), guard });
+                return Ok(InUse { name, wish: Arc::clone(&place.wish), guard, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -249,7 +256,7 @@ impl Databases {
         let (from, _) = self.path_in_directory(from)?;
         let (to, path) = self.path_in_directory(to)?;
         self.must_be_new(&to, &path).await?;
-        let source = match self.get(Some(&from)).await {
+        let source = match self.get(Some(&from), None).await {
             Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
                 return Err(error);
             }
@@ -270,7 +277,7 @@ impl Databases {
         });
         let restored = restored.await?;
         // From here on it is archived, too.
-        self.get(Some(&to)).await?;
+        self.get(Some(&to), None).await?;
         Ok(restored)
     }
 
@@ -310,7 +317,7 @@ impl Databases {
             let Ok((name, path)) = self.path_of(Some(&name)) else { continue };
             // What cannot be told is told by the opening.
             if path.exists() && may_lack(&path).unwrap_or(true) {
-                let _ = self.get(Some(&name)).await;
+                let _ = self.get(Some(&name), None).await;
             }
         }
     }
@@ -323,6 +330,24 @@ impl Databases {
             stats.archive.is_none_or(|archive| archive.lag_ms == 0)
         };
         self.close_unused(time, is_archived).detach_all();
+    }
+
+    /// Copies the WAL of each into its file, so that little is left for its close.
+    pub(crate) async fn checkpoint_all(&self) {
+        for (_, path, database) in self.open_now() {
+            let done = tokio::task::spawn_blocking(move || database.checkpoint().wait()).await;
+            if let Ok(Err(error)) = done {
+                crate::log::error(&format!("{}: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Opens the database, if there is only one.
+    pub(crate) async fn open_only(&self, entered: Entered) -> Result<(), ProtocolError> {
+        match &self.data {
+            Data::File(_) => self.get(None, Some(entered)).await.map(drop),
+            Data::Directory(_) => Ok(()),
+        }
     }
 
     /// Closes those that are open and not in use.
@@ -449,7 +474,7 @@ mod tests {
         let config = toml::from_str(&format!("url = '{}'", place.display())).expect("it is right");
         let data = Data::File(directory.path().join("one.db"));
         let databases = Databases::new(data, Some(config));
-        let used = databases.get(None).await.expect("it opens");
+        let used = databases.get(None, None).await.expect("it opens");
         let db = used.database().clone();
         drop(used);
         let lag = || db.stats().archive.expect("it has one").lag_ms;

@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, ORIGIN};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
 use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::auth::{Principal, Right};
-use crate::databases::InUse;
+use crate::databases::ONLY;
 use crate::hrana::{
-    Batch, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, Stmt,
-    StreamRequest, StreamResponse, encode_cursor_head,
+    Batch, CursorEntry, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError,
+    Stmt, StreamRequest, StreamResponse, encode_cursor_head,
 };
+use crate::life::{Phase, draining};
 use crate::memory::{SMALL, Taken, charged};
 use crate::stream::cursor::AHEAD;
 use crate::stream::{Answer, Stored, Stream};
@@ -33,6 +34,13 @@ const PIECE_BYTES: usize = 64 << 10;
 /// How long a client may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
+/// A request, with what was read of its body, and the memory of that.
+struct Asked {
+    request: Request<Incoming>,
+    body: Vec<u8>,
+    taken: Vec<Taken>,
+}
+
 /// Answers one request.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
@@ -40,9 +48,35 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, Infallible> {
     let began = Instant::now();
     let endpoint = endpoint(request.uri().path());
-    let answer = route(&shared, request).await.unwrap_or_else(failed);
+    let mut asked = Asked { request, body: Vec::new(), taken: Vec::new() };
+    let answer = match route(&shared, &mut asked).await {
+        Err(failure) if failure.1.code == "DRAINING" => relay(&shared, asked, failure).await,
+        answer => answer,
+    };
+    let mut answer = answer.unwrap_or_else(failed);
+    if shared.life.phase() >= Phase::Moved {
+        // HTTP/2 leaves it out, and has a frame for it.
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     shared.metrics.answered(endpoint, answer.status().as_u16(), began.elapsed());
     Ok(answer)
+}
+
+/// Answers what was refused here by the process that serves now, if there is one. A WebSocket comes
+/// again by itself.
+async fn relay(
+    shared: &Shared,
+    mut asked: Asked,
+    refused: Failure,
+) -> Result<Response<Body>, Failure> {
+    match shared.life.successor() {
+        Some(successor) if !websocket::is_asked_for(asked.request.headers()) => {
+            body(shared, &mut asked).await?;
+            let head = asked.request.into_parts().0;
+            Ok(successor.answer(head, asked.body).await?)
+        }
+        _ => Err(refused),
+    }
 }
 
 /// The endpoint of a path, for figures: one of few.
@@ -55,10 +89,11 @@ fn text(body: &'static str) -> Response<Body> {
     with_type(StatusCode::OK, "text/plain", body)
 }
 
-async fn route(
-    shared: &Arc<Shared>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Failure> {
+async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>, Failure> {
+    if shared.life.phase() == Phase::Moved {
+        return Err(draining().into());
+    }
+    let request = &mut asked.request;
     let path = folded(request.uri().path());
     let (database, path) = match path.strip_prefix("/db/") {
         Some(rest) => {
@@ -67,38 +102,39 @@ async fn route(
             })?;
             (Some(name.to_owned()), format!("/{rest}"))
         }
-        None => (namespace(&request), path),
+        None => (namespace(request), path),
     };
-    refuse_web_pages(shared, &request)?;
+    refuse_web_pages(shared, request)?;
     if request.method() == Method::GET && websocket::is_asked_for(request.headers()) {
+        if shared.life.phase() >= Phase::Stops {
+            return Err(draining().into());
+        }
         return websocket::upgrade(shared, request, database);
     }
     match (request.method().clone(), &*path) {
         (Method::GET, "/v1" | "/v2" | "/v3" | "/v3-protobuf") => {
             Ok(text("This server speaks Hrana over HTTP."))
         }
-        (Method::GET, "/health") if *shared.stops.borrow() => {
-            Err(ProtocolError::new("DRAINING", "the server stops").into())
-        }
+        (Method::GET, "/health") if shared.life.phase() >= Phase::Stops => Err(draining().into()),
         (Method::GET, "/health") => Ok(text("ok")),
         (Method::GET, "/version") => Ok(text(concat!("monolite ", env!("CARGO_PKG_VERSION")))),
         (Method::POST, "/v2/pipeline" | "/v3/pipeline") => {
-            pipeline(shared, request, database, Encoding::Json).await
+            pipeline(shared, asked, database, Encoding::Json).await
         }
         (Method::POST, "/v3-protobuf/pipeline") => {
-            pipeline(shared, request, database, Encoding::Protobuf).await
+            pipeline(shared, asked, database, Encoding::Protobuf).await
         }
-        (Method::POST, "/v3/cursor") => cursor(shared, request, database, Encoding::Json).await,
+        (Method::POST, "/v3/cursor") => cursor(shared, asked, database, Encoding::Json).await,
         (Method::POST, "/v3-protobuf/cursor") => {
-            cursor(shared, request, database, Encoding::Protobuf).await
+            cursor(shared, asked, database, Encoding::Protobuf).await
         }
         (Method::POST, "/v1/execute") => {
             let decode = |body: &[u8]| Stmt::decode_v1(body).map(StreamRequest::Execute);
-            alone(shared, request, database, decode).await
+            alone(shared, asked, database, decode).await
         }
         (Method::POST, "/v1/batch") => {
             let decode = |body: &[u8]| Batch::decode_v1(body).map(StreamRequest::Batch);
-            alone(shared, request, database, decode).await
+            alone(shared, asked, database, decode).await
         }
         (_, path) if path == "/info" || path.starts_with("/sync/") => {
             let message = "this server does not serve embedded replicas; use a remote connection, \
@@ -143,13 +179,13 @@ fn namespace(request: &Request<Incoming>) -> Option<String> {
 struct Session {
     principal: Principal,
     right: Right,
-    database: InUse,
+    database: Option<String>,
 }
 
-async fn enter(
+fn enter(
     shared: &Shared,
     request: &Request<Incoming>,
-    database: Option<&str>,
+    database: Option<String>,
 ) -> Result<Session, Failure> {
     let token = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = token.and_then(|value| {
@@ -157,22 +193,18 @@ async fn enter(
         kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let principal = shared.authenticate(token)?;
-    let name = database.unwrap_or(crate::databases::ONLY);
+    let name = database.as_deref().unwrap_or(ONLY);
     let right = principal.right(name).ok_or_else(|| {
         ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
     })?;
-    let database = shared.databases.get(database).await?;
     Ok(Session { principal, right, database })
 }
 
-/// The body of a request, and the memory that it takes.
-async fn body(
-    shared: &Shared,
-    request: Request<Incoming>,
-) -> Result<(Vec<u8>, Vec<Taken>), Failure> {
-    let mut incoming = request.into_body();
+/// Reads what is left of a request's body.
+async fn body(shared: &Shared, asked: &mut Asked) -> Result<(), Failure> {
+    let Asked { request, body: bytes, taken } = asked;
+    let incoming = request.body_mut();
     let whole = async {
-        let (mut bytes, mut taken) = (Vec::new(), Vec::new());
         while let Some(frame) = incoming.frame().await {
             let frame = frame.map_err(|error| {
                 ProtocolError::new("BODY_INCOMPLETE", format!("the body ended early: {error}"))
@@ -188,7 +220,7 @@ async fn body(
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes, taken))
+        Ok(())
     };
     let whole = tokio::time::timeout(BODY_TIME, whole).await.map_err(|_| {
         let message = format!("the body took over {} s", BODY_TIME.as_secs());
@@ -212,8 +244,12 @@ async fn stream(
     let Session { principal, right, database } = session;
     let proof = principal.proof(right);
     let held = match baton.filter(|baton| *baton != NO_STATE) {
-        Some(baton) => shared.streams.resume(baton, &database.name, &proof).await?,
+        // It has entered before, and its transaction may end also while the server stops.
+        Some(baton) => {
+            shared.streams.resume(baton, database.as_deref().unwrap_or(ONLY), &proof).await?
+        }
         None => {
+            let database = shared.database(database.as_deref(), Phase::Stops).await?;
             let stream = Stream::new(&database, &principal, right);
             shared.streams.open(stream, database, &shared.kept)?
         }
@@ -223,17 +259,18 @@ async fn stream(
 
 async fn pipeline(
     shared: &Arc<Shared>,
-    request: Request<Incoming>,
+    asked: &mut Asked,
     database: Option<String>,
     encoding: Encoding,
 ) -> Result<Response<Body>, Failure> {
-    let session = enter(shared, &request, database.as_deref()).await?;
-    let (body, taken) = body(shared, request).await?;
-    let pipeline = PipelineRequest::decode(&body, encoding)?;
+    let session = enter(shared, &asked.request, database)?;
+    body(shared, asked).await?;
+    let pipeline = PipelineRequest::decode(&asked.body, encoding)?;
     let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
     let crate::streams::Session { stream, stored, .. } = &mut *held;
-    let (results, is_closed) =
-        stream.run_all(pipeline.requests, stored, encoding, &Answer::default()).await;
+    let answer = Answer::default();
+    let ran = stream.run_all(pipeline.requests, stored, encoding, &answer);
+    let (results, is_closed) = shared.life.unless_cut(ran).await?;
     let baton = match (is_closed, held.has_state()) {
         (true, _) => None,
         (false, false) => Some(NO_STATE.to_owned()),
@@ -248,33 +285,37 @@ async fn pipeline(
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
-    drop(taken);
+    asked.taken.clear();
     Ok(charge(shared, kind, bytes).await)
 }
 
 /// Sends the entries of a batch as they come. The stream is kept, whatever the batch does.
 async fn cursor(
     shared: &Arc<Shared>,
-    request: Request<Incoming>,
+    asked: &mut Asked,
     database: Option<String>,
     encoding: Encoding,
 ) -> Result<Response<Body>, Failure> {
-    let session = enter(shared, &request, database.as_deref()).await?;
-    let (body, taken) = body(shared, request).await?;
-    let CursorRequest { baton, batch } = CursorRequest::decode(&body, encoding)?;
+    let session = enter(shared, &asked.request, database)?;
+    body(shared, asked).await?;
+    let CursorRequest { baton, batch } = CursorRequest::decode(&asked.body, encoding)?;
     let (mut held, proof) = stream(shared, session, baton.as_deref()).await?;
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
     let (send, sent) = mpsc::channel(AHEAD);
+    let (taken, shared) = (std::mem::take(&mut asked.taken), Arc::clone(shared));
     tokio::spawn(async move {
         let crate::streams::Session { stream, stored, .. } = &mut *held;
-        stream.cursor(batch, stored, encoding, &send).await;
+        let ran = shared.life.unless_cut(stream.cursor(batch, stored, encoding, &send)).await;
         drop(taken);
+        if let Err(error) = ran {
+            let _ = send.try_send(CursorEntry::Error { error });
+        }
         // Also if the client left before the last row: it has the baton, and goes on.
         held.keep();
     });
-    let frame = |bytes: Vec<u8>| Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)));
+    let frame = |bytes: Vec<u8>| Ok::<_, std::io::Error>(Frame::data(Bytes::from(bytes)));
     let head = futures_util::stream::iter([frame(head)]);
     let entries = futures_util::stream::unfold(sent, move |mut sent| async move {
         let mut bytes = Vec::new();
@@ -300,14 +341,14 @@ async fn cursor(
 /// One statement or batch, without a stream: version 1.
 async fn alone(
     shared: &Arc<Shared>,
-    request: Request<Incoming>,
+    asked: &mut Asked,
     database: Option<String>,
     decode: fn(&[u8]) -> Result<StreamRequest, ProtocolError>,
 ) -> Result<Response<Body>, Failure> {
-    let session = enter(shared, &request, database.as_deref()).await?;
-    let (body, taken) = body(shared, request).await?;
-    let ran = run_alone(session, decode(&body)?).await?;
-    drop(taken);
+    let session = enter(shared, &asked.request, database)?;
+    body(shared, asked).await?;
+    let ran = run_alone(shared, session, decode(&asked.body)?).await?;
+    asked.taken.clear();
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
         StreamResponse::Batch(result) => result.encode_v1(),
@@ -318,11 +359,16 @@ async fn alone(
 
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
 /// for it.
-async fn run_alone(session: Session, request: StreamRequest) -> Result<StreamResponse, Failure> {
-    let mut stream = Stream::new(&session.database, &session.principal, session.right);
+async fn run_alone(
+    shared: &Shared,
+    session: Session,
+    request: StreamRequest,
+) -> Result<StreamResponse, Failure> {
+    let database = shared.database(session.database.as_deref(), Phase::Stops).await?;
+    let mut stream = Stream::new(&database, &session.principal, session.right);
     let (stored, answer) = (&mut Stored::default(), Answer::default());
-    let ran = stream.run(request, stored, Encoding::Json, &answer).await;
-    ran.map_err(|error| {
+    let ran = stream.run(request, stored, Encoding::Json, &answer);
+    shared.life.unless_cut(ran).await?.map_err(|error| {
         let status = match &*error.code {
             "SQLITE_BUSY" => StatusCode::SERVICE_UNAVAILABLE,
             "SQLITE_IOERR" | "SQLITE_FULL" | "SQLITE_CORRUPT" | "SQLITE_NOMEM" => {

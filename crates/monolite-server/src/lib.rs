@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod handover;
+mod life;
 mod server;
 
 mod admin;
@@ -29,15 +31,20 @@ pub mod hrana;
 mod keys;
 mod log;
 mod memory;
+mod places;
+mod relay;
 
 pub use archives::ArchiveConfig;
 pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
 pub use files::ConfigError;
 pub use local::Local;
-pub use server::Server;
+pub use server::{Listening, Server};
 
 use std::sync::Arc;
+
+use hrana::ProtocolError;
+use life::Phase;
 
 /// What all connections share.
 struct Shared {
@@ -49,8 +56,20 @@ struct Shared {
     memory: memory::Memory,
     /// For what clients keep as long as they like.
     kept: memory::Memory,
-    /// Whether the server stops.
-    stops: tokio::sync::watch::Sender<bool>,
+    life: life::Life,
+}
+
+impl Shared {
+    /// The database of that name, for new work; waits while another process takes over, and refuses
+    /// it from the phase `refused` on.
+    async fn database(
+        &self,
+        name: Option<&str>,
+        refused: Phase,
+    ) -> Result<databases::InUse, ProtocolError> {
+        let entered = self.life.enter(refused).await?;
+        self.databases.get(name, Some(entered)).await
+    }
 }
 
 impl Shared {

@@ -1,21 +1,23 @@
 //! Owns the life of a server: its listeners, its connections, its end.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::answers::Body;
@@ -23,18 +25,17 @@ use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::databases::Databases;
 use crate::files::ConfigError;
+use crate::life::{DRAIN, Life, Phase};
 use crate::memory::{Memory, Patient};
 use crate::metrics::Metrics;
+use crate::places::{Addresses, Place};
 use crate::streams::Streams;
 use crate::tls::Tls;
-use crate::{Shared, admin, http, log};
+use crate::{Shared, admin, handover, http, log};
 
 /// How long a connection may wait for a request, and a client take for its head. Heads that never
 /// end hold no place for longer.
 const IDLE: Duration = Duration::from_secs(20);
-
-/// Most connections from one address of another machine; a proxy here has as many as it likes.
-const OF_ADDRESS: usize = 256;
 
 /// Largest head of a request.
 const HEADER_BYTES: usize = 16 << 10;
@@ -51,8 +52,9 @@ const REQUEST_BYTES: usize = 256 << 20;
 /// Memory of all texts that clients have stored, and of cursors over WebSocket.
 const KEPT_BYTES: usize = 128 << 20;
 
-/// How long requests under way may take when the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long a process that has handed over waits for its clients' connections to end: those without
+/// a request end after [`IDLE`].
+const RELAY: Duration = Duration::from_secs(60);
 
 /// How long an unused database stays open.
 const UNUSED: Duration = Duration::from_secs(300);
@@ -64,6 +66,41 @@ const UPKEEP: Duration = Duration::from_secs(1);
 pub struct Server {
     shared: Arc<Shared>,
     tls: Option<Arc<Tls>>,
+    config: Config,
+}
+
+/// Where a server listens.
+#[derive(Debug)]
+pub struct Listening {
+    clients: TcpListener,
+    operators: Option<TcpListener>,
+    /// By which the next process takes over.
+    next: Option<UnixListener>,
+    /// The process from which this one took over, which relays what comes to it.
+    before: Option<UnixStream>,
+}
+
+impl Listening {
+    /// For clients on `clients`, and for operators on `operators`.
+    pub fn on(clients: TcpListener, operators: Option<TcpListener>) -> Listening {
+        Listening { clients, operators, next: None, before: None }
+    }
+
+    /// The address for clients.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.clients.local_addr()
+    }
+
+    /// The address for operators, if there is one.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn admin_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.operators.as_ref().map(TcpListener::local_addr).transpose()
+    }
 }
 
 impl Server {
@@ -80,65 +117,128 @@ impl Server {
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
         let (memory, kept) = (Memory::of(REQUEST_BYTES), Memory::of(KEPT_BYTES));
-        let stops = tokio::sync::watch::Sender::new(false);
-        let shared = Shared { databases, streams, authenticator, metrics, memory, kept, stops };
-        Ok(Server { shared: Arc::new(shared), tls })
+        let life = Life::new();
+        let shared = Shared { databases, streams, authenticator, metrics, memory, kept, life };
+        Ok(Server { shared: Arc::new(shared), tls, config: config.clone() })
     }
 
-    /// Serves clients on `listener`, and operators on `admin`, until `stop` is done. Then it
-    /// accepts no more, gives requests under way five seconds, and closes the databases.
+    /// Listens where the configuration says, with the sockets of the service manager, or of a
+    /// process that serves by the same [`Config::handover`]: that one hands over, which takes up to
+    /// ten seconds. Then the database is opened, if there is only one.
+    ///
+    /// # Errors
+    /// When an address is in use, or the database cannot be opened. A process that was to hand over
+    /// serves on.
+    pub async fn listen(&self) -> io::Result<Listening> {
+        let Config { listen, admin, handover: path, .. } = &self.config;
+        let mut inherited = handover::activated()?;
+        let before = match path {
+            Some(path) => handover::ask(path).await?,
+            None => None,
+        };
+        let (mut before, theirs) = before.unzip();
+        inherited.extend(theirs.into_iter().flatten());
+        let clients = handover::listen(&mut inherited, *listen).await?;
+        let operators = match admin {
+            Some(admin) => Some(handover::listen(&mut inherited, *admin).await?),
+            None => None,
+        };
+        if let (None, Some(other)) = (&before, inherited.first()) {
+            let address = other.local_addr()?;
+            let message = format!("the service manager listens on {address}; set it as `listen`");
+            return Err(io::Error::other(message));
+        }
+        if let Some(before) = &mut before {
+            handover::wait_for_files(before).await?;
+        }
+        let entered = self.shared.life.enter(Phase::Stops).await;
+        let opened = async { self.shared.databases.open_only(entered?).await };
+        opened.await.map_err(|error| io::Error::other(error.message))?;
+        let next = path.as_deref().map(handover::bind).transpose()?;
+        if let Some(before) = &mut before {
+            handover::take_over(before).await;
+        }
+        Ok(Listening { clients, operators, next, before })
+    }
+
+    /// Serves until `stop` is done, or another process has taken over and the connections to this
+    /// one have ended.
+    ///
+    /// When `stop` is done, new work is refused with the status 503, requests under way and open
+    /// transactions get five seconds, and the databases are closed.
     ///
     /// # Panics
     /// Outside of a runtime of tokio with I/O and time.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        admin: Option<TcpListener>,
-        stop: impl Future<Output = ()>,
-    ) {
-        let Server { shared, tls } = self;
-        let connections = Arc::new(GracefulShutdown::new());
-        let upkeep = tokio::spawn(upkeep(Arc::clone(&shared), tls.clone()));
-        let catching_up = tokio::spawn({
+    pub async fn serve(self, listening: Listening, stop: impl Future<Output = ()>) {
+        let Server { shared, tls, .. } = self;
+        let Listening { clients, operators, next, before } = listening;
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(upkeep(Arc::clone(&shared), tls.clone()));
+        tasks.spawn({
             let shared = Arc::clone(&shared);
             async move { shared.databases.catch_up().await }
         });
-        let clients = {
-            let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
-            async move { accept_clients(listener, &shared, tls, &connections).await }
-        };
-        let operators = {
-            let (shared, connections) = (Arc::clone(&shared), Arc::clone(&connections));
-            async move {
-                match admin {
-                    Some(admin) => accept_operators(admin, &shared, &connections).await,
-                    None => std::future::pending().await,
-                }
+        let all = [Some(&clients), operators.as_ref()].into_iter().flatten();
+        let sockets: io::Result<Vec<_>> = all.map(|it| it.as_fd().try_clone_to_owned()).collect();
+        tasks.spawn(accept_clients(clients, Arc::clone(&shared), tls, Arc::clone(&places)));
+        if let Some(operators) = operators {
+            tasks.spawn(accept_operators(operators, Arc::clone(&shared)));
+        }
+        if let Some(before) = before {
+            let (shared, place) = (Arc::clone(&shared), place(&places).await);
+            tasks.spawn(async move {
+                handover::serve_relayed(shared, before).await;
+                drop(place);
+            });
+        }
+        let moved = async {
+            match (&next, sockets) {
+                (Some(next), Ok(sockets)) => handover::hand_over(&shared, next, sockets).await,
+                _ => std::future::pending().await,
             }
+            let _ = timeout(RELAY, places.acquire_many(CONNECTIONS as u32)).await;
         };
+        let mut moved = Box::pin(moved);
+        let mut ended = None;
         tokio::select! {
-            () = clients => {}
-            () = operators => {}
-            () = stop => {}
+            () = stop => {
+                shared.life.set(Phase::Stops);
+                // What waits for a hand-over is refused. The next process waits at the socket.
+                drop(moved);
+                ended = Some(shared.end_work().await);
+            }
+            () = &mut moved => {}
         }
-        shared.stops.send_replace(true);
-        if let Some(connections) = Arc::into_inner(connections) {
-            let _ = timeout(DRAIN, connections.shutdown()).await;
-        }
-        upkeep.abort();
-        catching_up.abort();
-        shared.streams.end_all();
-        shared.databases.close_all().await;
+        shared.life.set(Phase::Ends);
+        let _ = timeout(DRAIN, places.acquire_many(CONNECTIONS as u32)).await;
+        drop(ended);
     }
 }
 
-async fn accept(listener: &TcpListener) -> (Patient<TcpStream>, IpAddr) {
+async fn place(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(places).acquire_owned().await.expect("it is never closed")
+}
+
+/// The next connection. Those that come while another process takes over wait in the backlog, for
+/// that one. `None` when no more are to be accepted.
+async fn accept(listener: &TcpListener, life: &Life) -> Option<(Patient<TcpStream>, IpAddr)> {
+    let mut phases = life.phases();
     loop {
-        match listener.accept().await {
+        let phase = phases.wait_for(|phase| *phase != Phase::HandsOver).await.map(|it| *it);
+        if matches!(phase, Ok(Phase::Moved | Phase::Ends)) {
+            return None;
+        }
+        let accepted = tokio::select! {
+            biased;
+            _ = phases.changed() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
             Ok((socket, from)) => {
                 // An answer is one write; the next must not wait for its acknowledgement.
                 let _ = socket.set_nodelay(true);
-                return (Patient::new(socket), from.ip());
+                return Some((Patient::new(socket), from.ip()));
             }
             Err(error) => {
                 // No descriptors are left, perhaps: those of connections that end give some.
@@ -149,86 +249,64 @@ async fn accept(listener: &TcpListener) -> (Patient<TcpStream>, IpAddr) {
     }
 }
 
-/// How many connections each address of other machines has.
-#[derive(Default)]
-struct Addresses(Mutex<HashMap<IpAddr, usize>>);
-
-/// One of them, until it is dropped.
-struct OfAddress(Arc<Addresses>, IpAddr);
-
-impl Addresses {
-    /// `None` if the address has as many as it may.
-    fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<OfAddress> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(from).or_default();
-        if *count >= OF_ADDRESS && !from.is_loopback() {
-            return None;
-        }
-        *count += 1;
-        Some(OfAddress(Arc::clone(self), from))
-    }
-}
-
-impl Drop for OfAddress {
-    fn drop(&mut self) {
-        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.1);
-            }
-        }
-    }
-}
-
 async fn accept_clients(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    shared: Arc<Shared>,
     tls: Option<Arc<Tls>>,
-    connections: &GracefulShutdown,
+    places: Arc<Semaphore>,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     let addresses = Arc::new(Addresses::default());
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
-        let (socket, from) = accept(&listener).await;
+        let place = place(&places).await;
+        let Some((socket, from)) = accept(&listener, &shared.life).await else { return };
         let Some(of_address) = addresses.enter(from) else { continue };
-        let (shared, watcher) = (Arc::clone(shared), connections.watcher());
+        let (shared, place) = (Arc::clone(&shared), Place::new((place, of_address)));
         let tls = tls.as_ref().map(|tls| tls.acceptor());
         tokio::spawn(async move {
             let _counted = shared.metrics.connected("http");
-            let answer = move |request| http::answer(Arc::clone(&shared), request);
+            let of_all = Arc::clone(&shared);
+            let answer = move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(Arc::clone(&place));
+                http::answer(Arc::clone(&of_all), request)
+            };
             match tls {
-                None => serve(TokioIo::new(socket), watcher, answer).await,
+                None => serve(TokioIo::new(socket), &shared.life, Of::Client, answer).await,
                 Some(tls) => {
                     if let Ok(Ok(socket)) = timeout(HANDSHAKE, tls.accept(socket)).await {
-                        serve(TokioIo::new(socket), watcher, answer).await;
+                        serve(TokioIo::new(socket), &shared.life, Of::Client, answer).await;
                     }
                 }
             }
-            drop((place, of_address));
         });
     }
 }
 
-async fn accept_operators(
-    listener: TcpListener,
-    shared: &Arc<Shared>,
-    connections: &GracefulShutdown,
-) {
-    loop {
-        let (socket, _) = accept(&listener).await;
-        let (shared, watcher) = (Arc::clone(shared), connections.watcher());
-        let answer = move |request| admin::answer(Arc::clone(&shared), request);
-        tokio::spawn(serve(TokioIo::new(socket), watcher, answer));
+async fn accept_operators(listener: TcpListener, shared: Arc<Shared>) {
+    while let Some((socket, _)) = accept(&listener, &shared.life).await {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let answer = |request| admin::answer(Arc::clone(&shared), request);
+            serve(TokioIo::new(socket), &shared.life, Of::Operator, answer).await;
+        });
     }
 }
 
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Client,
+    Operator,
+}
+
 /// Serves one connection to its end.
-async fn serve<S, A, F>(socket: S, watcher: Watcher, answer: A)
+///
+/// When another process has taken over, those of operators end, and those of HTTP/2, which can say
+/// so. A client of HTTP/1 may be sending a request, and would not know what became of it: its
+/// connection ends with the next answer.
+async fn serve<S, A, F>(socket: S, life: &Life, of: Of, answer: A)
 where
     S: Read + Write + Unpin + Send + 'static,
-    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
 {
     let mut builder = Builder::new(TokioExecutor::new());
@@ -237,10 +315,25 @@ where
     let http2 = &mut builder.http2();
     http2.timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES as u32);
     http2.keep_alive_interval(IDLE);
-    let service = service_fn(answer);
-    let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-    // What a client breaks off is its own affair.
-    let _ = watcher.watch(connection).await;
+    let is_http2 = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        is_http2.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
+        answer(request)
+    });
+    let mut phases = life.phases();
+    let ends = phases.wait_for(|phase| match phase {
+        Phase::Moved => of == Of::Operator || is_http2.load(Ordering::Relaxed),
+        phase => *phase == Phase::Ends,
+    });
+    let connection = builder.serve_connection_with_upgrades(socket, service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // What a client breaks off is its own affair.
+        _ = connection.as_mut() => return,
+        _ = ends => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
 }
 
 async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {

@@ -245,10 +245,11 @@ enum State {
 impl Stream {
     /// A stream of `principal`, whose calls the engine shows under its name.
     pub(crate) fn new(database: &InUse, principal: &Principal, right: Right) -> Stream {
-        let (db, wish) = (database.database(), Arc::clone(&database.wish));
-        let db = db.with_principal(principal.id).named(names::kept(&principal.name));
+        let db =
+            database.database().with_principal(principal.id).named(names::kept(&principal.name));
         Stream {
             why_read_only: principal.why_read_only(),
+            wish: Arc::clone(&database.wish),
             ..Stream::of(db.with_time_limit(STATEMENT_TIME), right)
         }
     }
@@ -259,7 +260,7 @@ impl Stream {
         Stream {
             db,
             without_keys: None,
-            wish,
+            wish: Arc::default(),
             right,
             why_read_only: "the database was opened to be read only",
             state: State::Idle,

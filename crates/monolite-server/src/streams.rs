@@ -182,14 +182,24 @@ impl Streams {
     /// Ends the streams that have waited too long for their next request.
     pub(crate) fn end_expired(&self) {
         let now = Instant::now();
+        self.end_where(|session| session.is_expired(now));
+    }
+
+    /// Ends those without a transaction.
+    pub(crate) fn end_idle(&self) {
+        self.end_where(|session| session.stream.is_autocommit());
+    }
+
+    /// No stream is ended during a request.
+    fn end_where(&self, is_over: impl Fn(&Session) -> bool) {
         // Their transactions end behind the lock.
         let mut ended = Vec::new();
         self.live().retain(|_, session| {
-            let is_expired = session.try_lock().is_ok_and(|session| session.is_expired(now));
-            if is_expired {
+            let is_over = session.try_lock().is_ok_and(|session| is_over(&session));
+            if is_over {
                 ended.push(Arc::clone(session));
             }
-            !is_expired
+            !is_over
         });
     }
 

@@ -11,7 +11,7 @@
 //! - A connection that breaks the protocol is closed; an error of a request is its answer.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -39,7 +39,9 @@ use crate::hrana::{
     Batch, ClientMessage, CursorEntry, Encoding, ProtocolError, ServerMessage, SocketRequest,
     SocketResponse, StreamRequest, StreamResponse,
 };
+use crate::life::{Phase, draining};
 use crate::memory::{Memory, SMALL, Taken, keep_only};
+use crate::places::Place;
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
@@ -77,7 +79,7 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
 /// Answers the request for a WebSocket, and serves it behind the answer.
 pub(crate) fn upgrade(
     shared: &Arc<Shared>,
-    mut request: Request<Incoming>,
+    request: &mut Request<Incoming>,
     database: Option<String>,
 ) -> Result<Response<Body>, Failure> {
     let key = request.headers().get(SEC_WEBSOCKET_KEY);
@@ -86,7 +88,8 @@ pub(crate) fn upgrade(
     })?;
     let accept = derive_accept_key(key.as_bytes());
     let protocol = Protocol::chosen(request.headers())?;
-    let upgraded = hyper::upgrade::on(&mut request);
+    let place = request.extensions_mut().remove::<Place>();
+    let upgraded = hyper::upgrade::on(request);
     let shared = Arc::clone(shared);
     let encoding = protocol.encoding();
     tokio::spawn(async move {
@@ -97,6 +100,7 @@ pub(crate) fn upgrade(
         let socket = TokioIo::new(upgraded);
         let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
         serve(shared, socket, database, encoding).await;
+        drop(place);
     });
     let mut response = Response::new(Body::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -180,6 +184,7 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
         stored,
         under_way,
         small: Memory::of(SMALL_BYTES),
+        open: Arc::default(),
         tasks: JoinSet::new(),
         token: None,
         say,
@@ -229,6 +234,8 @@ struct Connection {
     under_way: Arc<Semaphore>,
     /// For what is small: this connection's own, so that it waits for itself alone.
     small: Memory,
+    /// Each of its streams that is in a transaction has a clone.
+    open: Arc<()>,
     /// The tasks of the streams, which end with the connection: their reads are in the way of
     /// others.
     tasks: JoinSet<()>,
@@ -254,18 +261,32 @@ fn breach(code: CloseCode, reason: &str) -> CloseFrame {
     CloseFrame { code, reason: reason.to_owned().into() }
 }
 
+fn away() -> CloseFrame {
+    breach(CloseCode::Away, "the server stops")
+}
+
 impl Connection {
     /// Reads messages until the connection ends; says why, if it is this side that ends it.
     async fn read(&mut self, source: &mut SplitStream<Socket>) -> Option<CloseFrame> {
         let mut pings = tokio::time::interval(PING);
-        let mut stops = self.shared.stops.subscribe();
+        let mut phases = self.shared.life.phases();
         let mut heard = tokio::time::Instant::now();
+        // Whether it was in a transaction with no request under way: only a request changes that.
+        let mut stays = false;
         loop {
+            let leaves = *phases.borrow() != Phase::Serving;
             let message = tokio::select! {
-                message = source.next() => message,
-                _ = stops.wait_for(|stops| *stops) => {
-                    return Some(breach(CloseCode::Away, "the server stops"));
+                biased;
+                () = self.shared.life.is_cut() => return Some(away()),
+                is_at_rest = self.is_at_rest(), if leaves && !stays => {
+                    if is_at_rest {
+                        return Some(away());
+                    }
+                    stays = true;
+                    continue;
                 }
+                _ = phases.changed() => continue,
+                message = source.next() => message,
                 _ = pings.tick() => {
                     if heard.elapsed() > PATIENCE {
                         return None;
@@ -278,6 +299,7 @@ impl Connection {
                 }
             };
             heard = tokio::time::Instant::now();
+            stays = false;
             let bytes: Bytes = match message? {
                 Ok(Message::Text(text)) if self.encoding == Encoding::Json => text.into(),
                 Ok(Message::Binary(bytes)) if self.encoding == Encoding::Protobuf => bytes,
@@ -325,6 +347,12 @@ impl Connection {
                 Ok(())
             }
         }
+    }
+
+    /// Whether none of its streams is in a transaction, once no request is under way.
+    async fn is_at_rest(&self) -> bool {
+        let _none = self.under_way.acquire_many(REQUESTS as u32).await;
+        Arc::strong_count(&self.open) == 1
     }
 
     fn is_still_let_in(&self) -> bool {
@@ -464,6 +492,7 @@ impl Connection {
             say: self.say.clone(),
             cursors: HashMap::new(),
             small: self.small.clone(),
+            open: Arc::downgrade(&self.open),
         };
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(stream.run(asked));
@@ -507,6 +536,7 @@ struct StreamTask {
     encoding: Encoding,
     say: Speaker,
     small: Memory,
+    open: Weak<()>,
     /// What is left of each open cursor.
     cursors: HashMap<i32, (std::vec::IntoIter<CursorEntry>, Taken)>,
 }
@@ -516,6 +546,7 @@ impl StreamTask {
     async fn run(mut self, mut asked: mpsc::UnboundedReceiver<(i32, Ask, UnderWay)>) {
         // It keeps the database open.
         let mut opened = Err(no_such("stream", 0));
+        let mut _in_transaction = None;
         while let Some((request_id, ask, (place, taken))) = asked.recv().await {
             let result = match ask {
                 Ask::Open => {
@@ -523,9 +554,17 @@ impl StreamTask {
                     let failed = opened.as_ref().err().cloned();
                     failed.map_or(Ok(SocketResponse::OpenStream), Err)
                 }
-                Ask::Close => Ok(SocketResponse::CloseStream),
+                Ask::Close => {
+                    _in_transaction = None;
+                    Ok(SocketResponse::CloseStream)
+                }
                 ask => match &mut opened {
-                    Ok((stream, _)) => self.answer(stream, ask).await,
+                    Ok((stream, _)) => {
+                        let result = self.answer(stream, ask).await;
+                        let is_open = !stream.is_autocommit();
+                        _in_transaction = is_open.then(|| self.open.upgrade()).flatten();
+                        result
+                    }
                     Err(error) => Err(error.clone()),
                 },
             };
@@ -543,7 +582,7 @@ impl StreamTask {
             self.principal.right(name.unwrap_or(crate::databases::ONLY)).ok_or_else(|| {
                 ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
             })?;
-        let database = self.shared.databases.get(name).await?;
+        let database = self.shared.database(name, Phase::HandsOver).await?;
         Ok((Stream::new(&database, &self.principal, right), database))
     }
 
@@ -552,6 +591,9 @@ impl StreamTask {
         stream: &mut Stream,
         ask: Ask,
     ) -> Result<SocketResponse, ProtocolError> {
+        if stream.is_autocommit() && self.shared.life.phase() != Phase::Serving {
+            return Err(draining());
+        }
         match ask {
             Ask::Run(request) => {
                 let (stored, answer) = (&mut Stored::default(), Answer::default());

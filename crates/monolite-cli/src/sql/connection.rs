@@ -109,9 +109,11 @@ impl Connection {
         told(unless_interrupted(&self.runtime, self.is_interactive, ran))
     }
 
-    /// Begins anew, without the transaction that is lost.
+    /// Begins anew if the stream is lost, and its transaction with it.
     pub(crate) fn renew(&mut self) {
-        self.stream = self.client.stream();
+        if self.stream.is_lost() {
+            self.stream = self.client.stream();
+        }
     }
 
     /// Whether a transaction is open.

@@ -197,6 +197,9 @@ impl Shell {
                 _ if was_meant && ran.is_err() => Transaction::Lost,
                 _ => Transaction::None,
             };
+            if self.transaction == Transaction::None {
+                self.connection.renew();
+            }
         }
         ran
     }

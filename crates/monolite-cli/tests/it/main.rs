@@ -7,6 +7,7 @@ mod archive;
 #[cfg(feature = "developer")]
 mod conform;
 mod files;
+mod handover;
 mod serve;
 mod sql;
 #[cfg(feature = "developer")]

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 fn terminate(child: &Child) {
     let kill = format!("kill -s TERM {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &kill]).status().is_ok_and(|status| status.success()));
 }
 
 /// A launcher and its service manager send it twice.

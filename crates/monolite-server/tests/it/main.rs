@@ -9,6 +9,7 @@ mod auth;
 mod browser;
 mod client;
 mod dashboard;
+mod drain;
 mod hrana;
 mod model;
 mod pipeline;

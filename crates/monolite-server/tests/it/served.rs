@@ -2,9 +2,10 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use monolite_server::{Config, Server};
+use monolite_server::{Config, Listening, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -14,7 +15,7 @@ pub(crate) struct Served {
     pub(crate) url: String,
     /// Where operators look.
     pub(crate) admin: String,
-    pub(crate) directory: TempDir,
+    pub(crate) directory: Arc<TempDir>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,13 +42,19 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let admin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                say.send([&listener, &admin].map(|it| it.local_addr().unwrap())).unwrap();
-                server.serve(listener, Some(admin), async { drop(stopped.await) }).await;
+                let listening = if config.handover.is_some() {
+                    server.listen().await.unwrap()
+                } else {
+                    let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+                    Listening::on(bind().await.unwrap(), Some(bind().await.unwrap()))
+                };
+                let admin = listening.admin_address().unwrap().unwrap();
+                say.send([listening.address().unwrap(), admin]).unwrap();
+                server.serve(listening, async { drop(stopped.await) }).await;
             });
         });
         let [url, admin] = said.recv().unwrap().map(|address| format!("http://{address}"));
+        let directory = Arc::new(directory);
         Served { url, admin, directory, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -58,8 +65,18 @@ impl Served {
 
     /// As [`Served::post`], with a token.
     pub(crate) fn post_as(&self, token: Option<&str>, path: &str, body: &Value) -> (u16, Value) {
+        Served::post_to(&self.url, token, path, body)
+    }
+
+    /// As [`Served::post_as`], to a server at `url`.
+    pub(crate) fn post_to(
+        url: &str,
+        token: Option<&str>,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut request = agent.post(format!("{}{path}", self.url));
+        let mut request = agent.post(format!("{url}{path}"));
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -83,6 +100,22 @@ impl Served {
         let mut line = String::new();
         BufReader::new(answer.body_mut().as_reader()).read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
+    }
+
+    /// The status of its health.
+    pub(crate) fn health(&self) -> u16 {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        agent.get(format!("{}/health", self.url)).call().unwrap().status().as_u16()
+    }
+
+    /// Asks it to stop, as a signal does.
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Stops it, and gives its files.
+    pub(crate) fn end(self) -> Arc<TempDir> {
+        Arc::clone(&self.directory)
     }
 
     /// A new stream.

@@ -9,11 +9,11 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::served::Served;
 
-struct Client(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct Client(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Client {
     /// Connects with these subprotocols; gives what was chosen.
-    async fn connect(served: &Served, protocols: &str) -> (Client, Option<String>) {
+    pub(crate) async fn connect(served: &Served, protocols: &str) -> (Client, Option<String>) {
         let url = served.url.replace("http://", "ws://");
         let mut request = url.into_client_request().unwrap();
         if !protocols.is_empty() {
@@ -25,7 +25,7 @@ impl Client {
         (Client(socket), chosen.map(|chosen| chosen.to_str().unwrap().to_owned()))
     }
 
-    async fn send(&mut self, message: Value) {
+    pub(crate) async fn send(&mut self, message: Value) {
         self.0.send(Message::text(message.to_string())).await.unwrap();
     }
 
@@ -34,7 +34,7 @@ impl Client {
         self.send(message).await;
     }
 
-    async fn receive(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         loop {
             match self.0.next().await.unwrap().unwrap() {
                 Message::Text(text) => return serde_json::from_str(&text).unwrap(),
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    async fn answer(&mut self, number: i32, request: Value) -> Value {
+    pub(crate) async fn answer(&mut self, number: i32, request: Value) -> Value {
         self.request(number, request).await;
         let answer = self.receive().await;
         assert_eq!(answer["request_id"], number, "{answer}");
@@ -52,11 +52,11 @@ impl Client {
     }
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Runtime::new().unwrap().block_on(test);
 }
 
-fn execute(stream: i32, sql: &str) -> Value {
+pub(crate) fn execute(stream: i32, sql: &str) -> Value {
     json!({ "type": "execute", "stream_id": stream, "stmt": { "sql": sql } })
 }
 
