@@ -6,6 +6,7 @@
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -147,21 +148,46 @@ impl Processes {
             server_bytes: self.server_bytes.max(other.server_bytes),
         }
     }
+}
 
-    /// Returns CPU and memory of process `id` and of the processes that it has started.
-    pub fn of_server(id: u32) -> Processes {
-        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let stats = all.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
-        let family: Vec<u32> = stats.filter_map(|stat| member(&stat, id)).collect();
+/// A server, and this process as its clients, at the beginning of what is measured.
+#[derive(Debug)]
+pub struct Watched {
+    id: u32,
+    server_ns: HashMap<u32, u64>,
+    clients: CpuTime,
+}
+
+impl Watched {
+    /// Begins to watch process `id` with the processes that it has started.
+    pub fn begin(id: u32) -> Watched {
+        Watched { id, server_ns: family(id), clients: cpu_time() }
+    }
+
+    /// Returns what was used since then.
+    pub fn used(&self) -> Processes {
+        let clients_ns = cpu_time().since(self.clients).process_ns;
+        let now = family(self.id);
+        // One that had begun its end is gone, with what it used before.
+        let used =
+            |(id, ns): (&u32, &u64)| ns.saturating_sub(*self.server_ns.get(id).unwrap_or(&0));
         // Pages of the program itself are those of this process, too: one alone has all it maps.
-        let share = if family.len() > 1 { "Pss" } else { "Rss" };
+        let share = if now.len() > 1 { "Pss" } else { "Rss" };
         let memory = |id: &u32| kibibytes(&field(&format!("/proc/{id}/smaps_rollup"), share));
         Processes {
-            server_ns: family.iter().map(|id| on_cpu_ns(*id)).sum(),
-            clients_ns: 0,
-            server_bytes: family.iter().map(memory).sum(),
+            server_ns: now.iter().map(used).sum(),
+            clients_ns,
+            server_bytes: now.keys().map(memory).sum(),
         }
     }
+}
+
+/// Returns a process and its children, with the CPU that each has used.
+fn family(id: u32) -> HashMap<u32, u64> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = all.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    let members = stats.filter_map(|stat| member(&stat, id));
+    members.map(|id| (id, on_cpu_ns(id))).collect()
 }
 
 /// Returns the number of a process from its `stat`, if it is `parent` or one of its children.
@@ -271,8 +297,9 @@ mod tests {
         assert_eq!(member(stat, 5), Some(7));
         assert_eq!(member(stat, 7), Some(7));
         assert_eq!(member(stat, 2), None);
-        let own = Processes::of_server(std::process::id());
-        assert!(own.server_bytes > 1 << 20 && own.server_ns > 0, "{own:?}");
+        let watched = Watched::begin(std::process::id());
+        while watched.used().server_ns == 0 {}
+        assert!(watched.used().server_bytes > 1 << 20);
     }
 
     #[test]

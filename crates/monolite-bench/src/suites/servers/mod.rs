@@ -25,7 +25,7 @@ use super::{Bundle, Depth, Entry, Ground, Turn, no_postgres};
 use crate::drivers::clients::{Client as _, Sums, Ticket, add, drive};
 use crate::drivers::postgres::server::Server;
 use crate::drivers::{Absent, Goal, Part, Round};
-use crate::machine::{self, Processes};
+use crate::machine::{self, Processes, Watched};
 use crate::report::record::Section;
 use anyhow::{Context, Result, ensure};
 use futures::future::{try_join, try_join_all};
@@ -317,7 +317,7 @@ impl Place {
             }
             let first = Ticket { index: clients as u64, seed: turn.seed };
             let others = self.workers(side, beside.0, beside.1).await?;
-            let (used, own) = (Processes::of_server(id), machine::cpu_time());
+            let watched = Watched::begin(id);
             let begin = Instant::now();
             let goal = Goal { count: u64::MAX, deadline: Some(begin + turn.length) };
             let measured = async {
@@ -326,7 +326,7 @@ impl Place {
             };
             let others = drive(others, goal, first, turn.interrupt);
             let ((round, changed), others) = try_join(measured, others).await?;
-            let processes = Some(spent(Processes::of_server(id), used, own));
+            let processes = Some(watched.used());
             for changed in [changed, others.sums] {
                 add(&mut expected, changed);
             }
@@ -349,12 +349,10 @@ impl Place {
         let client: Foreign = FOREIGN[at];
         let mut witness = self.runtime.block_on(self.connect(Side::Ours))?;
         let before = self.runtime.block_on(sums(&mut witness))?;
-        let used = Processes::of_server(self.ours.id());
+        let watched = Watched::begin(self.ours.id());
         let mut round = client.run(home, &self.ours.url, work, turn)?;
-        let now = Processes::of_server(self.ours.id());
         let clients_ns = round.processes.map_or(0, |it| it.clients_ns);
-        let server_ns = now.server_ns.saturating_sub(used.server_ns);
-        round.processes = Some(Processes { server_ns, clients_ns, ..now });
+        round.processes = Some(Processes { clients_ns, ..watched.used() });
         let written = if work.0.kind == Kind::Read { 0 } else { round.operations as i64 };
         let after = self.runtime.block_on(sums(&mut witness))?;
         compare(before, after, [written, 0, 0, 0])?;
@@ -384,13 +382,13 @@ impl Place {
                 before += sums(&mut session).await?[0];
                 workers[number % ELSEWHERE].sessions.push(session);
             }
-            let (used, own) = (Processes::of_server(id), machine::cpu_time());
+            let watched = Watched::begin(id);
             let begin = Instant::now();
             let goal = Goal { count: u64::MAX, deadline: Some(begin + turn.length) };
             let first = Ticket { index: 0, seed: turn.seed };
             let done = drive(workers, goal, first, turn.interrupt).await?;
             let round = Round::of(&done.parts, begin.elapsed());
-            let processes = Some(spent(Processes::of_server(id), used, own));
+            let processes = Some(watched.used());
             let mut after = 0;
             for number in 0..databases {
                 let mut session = Session::ours(&self.many.database(number)).await?;
@@ -403,7 +401,7 @@ impl Place {
 
     /// Connects so often, and looks at the memory of the server.
     fn idle(&self, side: Side, connections: usize, (url, id): (&str, u32)) -> Result<Round> {
-        let (used, own) = (Processes::of_server(id), machine::cpu_time());
+        let watched = Watched::begin(id);
         self.runtime.block_on(async {
             let mut part = Part::default();
             let (mut sessions, begin) = (Vec::new(), Instant::now());
@@ -416,7 +414,7 @@ impl Place {
                 part.acknowledged(start);
             }
             let round = Round::of(&[part], begin.elapsed());
-            let processes = Some(spent(Processes::of_server(id), used, own));
+            let processes = Some(watched.used());
             Ok(Round { processes, ..round })
         })
     }
@@ -439,12 +437,6 @@ impl Place {
             _ => Ok(self.ours.id()),
         }
     }
-}
-
-/// What was used since, by a server and by this process as its clients.
-fn spent(now: Processes, before: Processes, own: machine::CpuTime) -> Processes {
-    let server_ns = now.server_ns.saturating_sub(before.server_ns);
-    Processes { server_ns, clients_ns: machine::cpu_time().since(own).process_ns, ..now }
 }
 
 fn compare(before: Sums, after: Sums, expected: Sums) -> Result<()> {
