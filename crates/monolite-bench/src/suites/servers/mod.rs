@@ -445,3 +445,17 @@ fn compare(before: Sums, after: Sums, expected: Sums) -> Result<()> {
     ensure!(after == wanted, "{after:?} is there where {wanted:?} was acknowledged");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_or_done_twice_ends_the_run() {
+        let (before, acknowledged) = ([5, 0, 2, 2], [3, 10, 1, 1]);
+        assert!(compare(before, [8, 10, 3, 3], acknowledged).is_ok());
+        for after in [[7, 10, 3, 3], [9, 10, 3, 3], [8, 10, 3, 2]] {
+            assert!(compare(before, after, acknowledged).is_err(), "{after:?}");
+        }
+    }
+}
