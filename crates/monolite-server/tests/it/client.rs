@@ -60,11 +60,11 @@ fn batch_is_done_as_a_whole_or_not_at_all() {
         client.execute("CREATE TABLE t(v PRIMARY KEY)", &[]).await.unwrap();
         let add = "INSERT INTO t VALUES (?) RETURNING v";
         let [one, two] = [1, 2].map(|number| [Value::Integer(number)]);
-        let answers = client.batch(&[(add, &one), ("DELETE FROM t", &[]), (add, &one)]).await;
+        let answers = client.batch(&[(add, &one[..]), ("DELETE FROM t", &[]), (add, &one)]).await;
         let answers = answers.unwrap();
         let changes: Vec<u64> = answers.iter().map(|answer| answer.changes).collect();
         assert_eq!((changes, &answers[2].rows), (vec![1, 1, 1], &vec![one.to_vec()]));
-        let failed = client.batch(&[(add, &two), (add, &one)]).await;
+        let failed = client.batch(&[(add, &two[..]), (add, &one)]).await;
         let failed = failed.unwrap_err();
         assert_eq!(failed.code(), Some("SQLITE_CONSTRAINT"));
         let counted = client.execute("SELECT count(*) FROM t", &[]).await.unwrap();

@@ -19,7 +19,7 @@ pub(super) type Said<'s> = (&'static str, &'s [i64]);
 
 /// A connection.
 pub(super) enum Session {
-    Ours(Client, Stream),
+    Ours(Box<(Client, Stream)>),
     Postgres(tokio_postgres::Client, HashMap<&'static str, Statement>),
 }
 
@@ -27,7 +27,7 @@ impl Session {
     /// Connects to the database of `monolite serve` at `url`.
     pub(super) async fn ours(url: &str) -> Result<Session> {
         let client = Client::new(url, None)?;
-        let mut session = Session::Ours(client.clone(), client.stream());
+        let mut session = Session::Ours(Box::new((client.clone(), client.stream())));
         session.send(&[("SELECT 1", &[])]).await?;
         Ok(session)
     }
@@ -50,7 +50,8 @@ impl Session {
     /// rowid of what it has inserted.
     pub(super) async fn send(&mut self, statements: &[Said<'_>]) -> Result<Option<i64>> {
         match self {
-            Session::Ours(_, stream) => {
+            Session::Ours(ours) => {
+                let (_, stream) = &mut **ours;
                 let values = values(statements);
                 let mut last = None;
                 for answer in stream.run(&texts(statements, &values)).await? {
@@ -70,7 +71,8 @@ impl Session {
     /// Runs statements in one transaction, sent together with its begin and its commit.
     pub(super) async fn batch(&mut self, statements: &[Said<'_>]) -> Result<()> {
         match self {
-            Session::Ours(client, _) => {
+            Session::Ours(ours) => {
+                let (client, _) = &**ours;
                 let values = values(statements);
                 client.batch(&texts(statements, &values)).await?;
                 Ok(())
