@@ -233,8 +233,8 @@ const SERVER_HELP: &str = "\
 Both servers are processes of their own on this machine, durable, with the same tables and the \
 same number of connections. Autocommit reads and updates, batches, interactive transactions with 0 \
 and 5 ms of the application's time by 1 to 1,000 clients, a parent and its child, one row that all \
-want, many databases, idle connections. Tables show the CPU of the server and of its clients, which \
-share the machine.
+want, many databases, idle connections. Tables show the CPU of the server and of its clients, \
+which share the machine.
 
 @libsql/client, libsql-client-go and libsql-client of Python take part if their packages are \
 installed in --examples; docs/benchmarks.md says how. One that is missing is reported.";
