@@ -6,7 +6,6 @@
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -154,40 +153,52 @@ impl Processes {
 #[derive(Debug)]
 pub struct Watched {
     id: u32,
-    server_ns: HashMap<u32, u64>,
+    server_ns: u64,
     clients: CpuTime,
 }
 
 impl Watched {
     /// Begins to watch process `id` with the processes that it has started.
     pub fn begin(id: u32) -> Watched {
-        Watched { id, server_ns: family(id), clients: cpu_time() }
+        Watched { id, server_ns: family_ns(id, &family(id)), clients: cpu_time() }
     }
 
     /// Returns what was used since then.
     pub fn used(&self) -> Processes {
         let clients_ns = cpu_time().since(self.clients).process_ns;
-        let now = family(self.id);
-        // One that had begun its end is gone, with what it used before.
-        let used =
-            |(id, ns): (&u32, &u64)| ns.saturating_sub(*self.server_ns.get(id).unwrap_or(&0));
+        let family = family(self.id);
         // Pages of the program itself are those of this process, too: one alone has all it maps.
-        let share = if now.len() > 1 { "Pss" } else { "Rss" };
+        let share = if family.len() > 1 { "Pss" } else { "Rss" };
         let memory = |id: &u32| kibibytes(&field(&format!("/proc/{id}/smaps_rollup"), share));
         Processes {
-            server_ns: now.iter().map(used).sum(),
+            server_ns: family_ns(self.id, &family).saturating_sub(self.server_ns),
             clients_ns,
-            server_bytes: now.keys().map(memory).sum(),
+            server_bytes: family.iter().map(memory).sum(),
         }
     }
 }
 
-/// Returns a process and its children, with the CPU that each has used.
-fn family(id: u32) -> HashMap<u32, u64> {
+/// Returns the numbers of a process and its children.
+fn family(id: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let stats = all.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
-    let members = stats.filter_map(|stat| member(&stat, id));
-    members.map(|id| (id, on_cpu_ns(id))).collect()
+    stats.filter_map(|stat| member(&stat, id)).collect()
+}
+
+/// Returns the CPU that process `id` and its children have used, those that have ended included: a
+/// process of PostgreSQL ends with its connection.
+fn family_ns(id: u32, family: &[u32]) -> u64 {
+    let stat = first_line(&format!("/proc/{id}/stat"));
+    let ended = ended_ticks(&stat).unwrap_or(0) * 1_000_000_000;
+    let alive: u64 = family.iter().map(|id| on_cpu_ns(*id)).sum();
+    alive + ended / rustix::param::clock_ticks_per_second()
+}
+
+/// Returns user and system time of the children that have ended, from a process's `stat`.
+fn ended_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// Returns the number of a process from its `stat`, if it is `parent` or one of its children.
@@ -297,6 +308,7 @@ mod tests {
         assert_eq!(member(stat, 5), Some(7));
         assert_eq!(member(stat, 7), Some(7));
         assert_eq!(member(stat, 2), None);
+        assert_eq!(ended_ticks(&stat.replace("0 0 20", "3 4 20")), Some(7));
         let watched = Watched::begin(std::process::id());
         while watched.used().server_ns == 0 {}
         assert!(watched.used().server_bytes > 1 << 20);
