@@ -5,6 +5,8 @@
 
 mod archive;
 #[cfg(feature = "developer")]
+mod bench;
+#[cfg(feature = "developer")]
 mod conform;
 mod files;
 mod handover;

@@ -56,6 +56,24 @@ fn stream_has_one_transaction_and_says_so() {
 }
 
 #[test]
+fn batch_is_done_as_a_whole_or_not_at_all() {
+    with_client(async |client| {
+        client.execute("CREATE TABLE t(v PRIMARY KEY)", &[]).await.unwrap();
+        let add = "INSERT INTO t VALUES (?) RETURNING v";
+        let [one, two] = [1, 2].map(|number| [Value::Integer(number)]);
+        let answers = client.batch(&[(add, &one[..]), ("DELETE FROM t", &[]), (add, &one)]).await;
+        let answers = answers.unwrap();
+        let changes: Vec<u64> = answers.iter().map(|answer| answer.changes).collect();
+        assert_eq!((changes, &answers[2].rows), (vec![1, 1, 1], &vec![one.to_vec()]));
+        let failed = client.batch(&[(add, &two[..]), (add, &one)]).await;
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.code(), Some("SQLITE_CONSTRAINT"));
+        let counted = client.execute("SELECT count(*) FROM t", &[]).await.unwrap();
+        assert_eq!(counted.rows, [[Value::Integer(1)]]);
+    });
+}
+
+#[test]
 fn unusable_url_and_absent_server_are_told_apart() {
     let unusable = Client::new("ftp://127.0.0.1/", None).unwrap_err();
     assert_eq!(

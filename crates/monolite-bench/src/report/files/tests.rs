@@ -130,7 +130,7 @@ fn with_tables(page: &str, results: &Path) -> String {
         let record = records.iter().find(|record| record.suite == suite).expect(place);
         let table = table_of(record, title).to_markdown();
         let (title, table) = table.trim_start_matches('#').split_once('\n').unwrap();
-        let is_there = ["tps", "begin"].contains(&suite);
+        let is_there = ["tps", "begin", "server"].contains(&suite);
         let command = if is_there { format!("bench {suite}") } else { suite.to_owned() };
         let title = format!("**`{command}`**:{title}");
         text.push_str(&format!("{BEGIN}{place} -->\n{title}\n{table}{END}{rest}"));

@@ -40,7 +40,7 @@ const PICTURE: (&str, &str) = (
      monolite, monolite-archive, monolite-ltx\n\
      monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
-     monolite-bench   ─► monolite, monolite-archive, monolite-ltx\n\
+     monolite-bench   ─► monolite, monolite-archive, monolite-client, monolite-ltx\n\
      monolite-torture ─► monolite-testkit, monolite, monolite-archive, monolite-sqlite\n\
      monolite-tests   ─► (monolite-testkit), (monolite)\n\
      monolite-testkit ─► monolite, monolite-sqlite\n\
@@ -74,7 +74,10 @@ fn drawn() -> Vec<Package> {
         ),
         server(),
         of_crates("monolite-client", &["monolite"]),
-        of_crates("monolite-bench", &["monolite", "monolite-archive", "monolite-ltx"]),
+        of_crates(
+            "monolite-bench",
+            &["monolite", "monolite-archive", "monolite-client", "monolite-ltx"],
+        ),
         of_crates(
             "monolite-torture",
             &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"],
