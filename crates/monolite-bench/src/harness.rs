@@ -18,7 +18,7 @@ use crate::drivers::contention::Contention;
 use crate::drivers::traffic::Traffic;
 use crate::drivers::{Absent, Candidate, Outcome, Profile, Round, Store, Work};
 use crate::ledger::Ledger;
-use crate::machine::{self, CpuTime};
+use crate::machine::{self, CpuTime, Processes};
 use crate::plan::{Pace, Planned};
 use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Cell, Measurement, RoundFigures, Verification};
@@ -278,6 +278,7 @@ fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
         contention,
         unchanged_share: contention.unchanged_share(),
         cpu,
+        processes: rounds.iter().filter_map(|round| round.processes).reduce(Processes::plus),
         traffic: rounds.iter().filter_map(|round| round.traffic).reduce(Traffic::plus),
         wal: rounds.last().map(|round| round.wal.clone()).unwrap_or_default(),
         notes: notes(rounds),

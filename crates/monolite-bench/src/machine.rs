@@ -127,6 +127,59 @@ impl CpuTime {
     }
 }
 
+/// What a server that is a process of its own has used, and its clients beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes {
+    /// CPU of the server.
+    pub server_ns: u64,
+    /// CPU of the clients.
+    pub clients_ns: u64,
+    /// Memory that the server has in use at the end; what its processes share, once.
+    pub server_bytes: u64,
+}
+
+impl Processes {
+    /// Returns both together.
+    pub fn plus(self, other: Processes) -> Processes {
+        Processes {
+            server_ns: self.server_ns + other.server_ns,
+            clients_ns: self.clients_ns + other.clients_ns,
+            server_bytes: self.server_bytes.max(other.server_bytes),
+        }
+    }
+
+    /// Returns CPU and memory of process `id` and of the processes that it has started.
+    pub fn of_server(id: u32) -> Processes {
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let stats = all.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+        let family: Vec<u32> = stats.filter_map(|stat| member(&stat, id)).collect();
+        // Pages of the program itself are those of this process, too: one alone has all it maps.
+        let share = if family.len() > 1 { "Pss" } else { "Rss" };
+        let memory = |id: &u32| kibibytes(&field(&format!("/proc/{id}/smaps_rollup"), share));
+        Processes {
+            server_ns: family.iter().map(|id| on_cpu_ns(*id)).sum(),
+            clients_ns: 0,
+            server_bytes: family.iter().map(memory).sum(),
+        }
+    }
+}
+
+/// Returns the number of a process from its `stat`, if it is `parent` or one of its children.
+fn member(stat: &str, parent: u32) -> Option<u32> {
+    let (before, after) = stat.rsplit_once(')')?;
+    let id: u32 = before.split_once(' ')?.0.parse().ok()?;
+    let its: u32 = after.split_whitespace().nth(1)?.parse().ok()?;
+    (id == parent || its == parent).then_some(id)
+}
+
+/// Returns the time that the threads of a process have run. Ticks, as `stat` has them, are too
+/// coarse for many processes that each run for a moment.
+fn on_cpu_ns(id: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let times = tasks.map(|task| first_line(&task.path().join("schedstat").to_string_lossy()));
+    times.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
 /// Name of the engine's thread that writes.
 const WRITER_THREAD: &str = "monolite-write";
 
@@ -210,6 +263,16 @@ mod tests {
         let stat = "7 (monolite-write) S 1 2 3 4 5 6 7 8 9 10 250 31 0 0 20 0 9 0 99 1 1";
         assert_eq!(thread_ticks(stat, WRITER_THREAD), Some(281));
         assert_eq!(thread_ticks(stat, "monolite-sync"), None);
+    }
+
+    #[test]
+    fn processes_of_a_server_are_found_by_their_parent() {
+        let stat = "7 (a (b) c) S 5 2 3 4 5 6 7 8 9 10 250 31 0 0 20 0 9 0 99 1 1";
+        assert_eq!(member(stat, 5), Some(7));
+        assert_eq!(member(stat, 7), Some(7));
+        assert_eq!(member(stat, 2), None);
+        let own = Processes::of_server(std::process::id());
+        assert!(own.server_bytes > 1 << 20 && own.server_ns > 0, "{own:?}");
     }
 
     #[test]

@@ -135,6 +135,17 @@ impl Client {
         responses.swap_remove(0)?.answer()
     }
 
+    /// Runs statements in one transaction and one request: all of them, or none. `Ok` means that
+    /// they are on disk.
+    ///
+    /// # Errors
+    /// As [`Stream::execute`]; that of the first statement which failed.
+    pub async fn batch(&self, statements: &[(&str, &[Value])]) -> Result<Vec<Answer>, Error> {
+        let requests = [wire::batch(statements), wire::close()];
+        let (_, mut responses) = self.send(None, &requests).await?;
+        responses.swap_remove(0)?.answers()
+    }
+
     /// A new stream: a connection, as other databases call it, which can have a transaction.
     #[must_use]
     pub fn stream(&self) -> Stream {

@@ -19,6 +19,7 @@ pub(crate) struct Pipeline<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Request<'a> {
     Execute { stmt: Statement<'a> },
+    Batch { batch: Batch<'a> },
     Sequence { sql: &'a str },
     GetAutocommit,
     Close,
@@ -28,6 +29,25 @@ pub(crate) enum Request<'a> {
 pub(crate) struct Statement<'a> {
     sql: &'a str,
     args: Vec<Cell>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Batch<'a> {
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    stmt: Statement<'a>,
+    condition: Option<Condition>,
+}
+
+/// Of a step, by the number of an earlier one.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Condition {
+    Ok { step: usize },
+    Error { step: usize },
 }
 
 /// A value as the wire has it.
@@ -42,7 +62,23 @@ enum Cell {
 }
 
 pub(crate) fn execute<'a>(sql: &'a str, parameters: &[Value]) -> Request<'a> {
-    Request::Execute { stmt: Statement { sql, args: parameters.iter().map(Cell::of).collect() } }
+    Request::Execute { stmt: Statement::of(sql, parameters) }
+}
+
+/// All statements in one transaction: each step if the one before it was done, and then the commit.
+pub(crate) fn batch<'a>(statements: &[(&'a str, &[Value])]) -> Request<'a> {
+    let begin = Step { stmt: Statement::of("BEGIN", &[]), condition: None };
+    let commit = statements.len() + 1;
+    let last = [("COMMIT", &[][..])];
+    let inner = statements.iter().chain(&last).enumerate();
+    let inner = inner.map(|(step, (sql, parameters))| Step {
+        stmt: Statement::of(sql, parameters),
+        condition: Some(Condition::Ok { step }),
+    });
+    let condition = Some(Condition::Error { step: commit });
+    let rollback = Step { stmt: Statement::of("ROLLBACK", &[]), condition };
+    let steps = std::iter::once(begin).chain(inner).chain([rollback]).collect();
+    Request::Batch { batch: Batch { steps } }
 }
 
 pub(crate) fn sequence(sql: &str) -> Request<'_> {
@@ -55,6 +91,12 @@ pub(crate) fn get_autocommit() -> Request<'static> {
 
 pub(crate) fn close() -> Request<'static> {
     Request::Close
+}
+
+impl<'a> Statement<'a> {
+    fn of(sql: &'a str, parameters: &[Value]) -> Statement<'a> {
+        Statement { sql, args: parameters.iter().map(Cell::of).collect() }
+    }
 }
 
 impl Cell {
@@ -105,6 +147,7 @@ enum Outcome {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Response {
     Execute { result: Rows },
+    Batch { result: Steps },
     Sequence,
     GetAutocommit { is_autocommit: bool },
     Close,
@@ -116,6 +159,13 @@ pub(crate) struct Rows {
     rows: Vec<Vec<Cell>>,
     affected_row_count: u64,
     last_insert_rowid: Option<String>,
+}
+
+/// An answer or an error for each step; neither for one that was left out.
+#[derive(Deserialize)]
+pub(crate) struct Steps {
+    step_results: Vec<Option<Rows>>,
+    step_errors: Vec<Option<Refusal>>,
 }
 
 #[derive(Deserialize)]
@@ -158,6 +208,19 @@ impl Response {
             Response::Execute { result } => result.answer(),
             _ => Err(not_hrana("another response than that of a statement")),
         }
+    }
+
+    /// The answers to the statements of a [`batch`], if it is committed.
+    pub(crate) fn answers(self) -> Result<Vec<Answer>, Error> {
+        let Response::Batch { result: Steps { mut step_results, step_errors } } = self else {
+            return Err(not_hrana("another response than that of a batch"));
+        };
+        if let Some(refusal) = step_errors.into_iter().flatten().next() {
+            return Err(refusal.into());
+        }
+        // Those of the rollback and the commit.
+        step_results.truncate(step_results.len().saturating_sub(2));
+        step_results.into_iter().skip(1).flatten().map(Rows::answer).collect()
     }
 
     pub(crate) fn autocommit(self) -> Result<bool, Error> {

@@ -17,7 +17,7 @@ pub mod traffic;
 
 use self::contention::Contention;
 use self::traffic::Traffic;
-use crate::machine::CpuTime;
+use crate::machine::{CpuTime, Processes};
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
 use crate::statistics::Latencies;
@@ -135,6 +135,8 @@ pub struct Round {
     pub contention: Contention,
     /// CPU that it took, where that was measured.
     pub cpu: Option<CpuTime>,
+    /// What the server used, of one that is a process of its own.
+    pub processes: Option<Processes>,
     /// Time from the first submission to the last acknowledgement.
     pub elapsed: Duration,
     /// Latency of an operation, from submission to acknowledgement.

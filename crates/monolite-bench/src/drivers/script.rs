@@ -108,7 +108,7 @@ pub async fn perform(tx: &impl Asked, transfer: Transfer, script: Script) -> Res
 }
 
 /// Takes the application's time.
-pub(super) async fn pause(delay: Duration) {
+pub(crate) async fn pause(delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }

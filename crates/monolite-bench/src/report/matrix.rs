@@ -2,7 +2,7 @@
 //! column for each number of threads, or whatever differs.
 
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
-use super::render::{Table, count, line, nanoseconds, spread};
+use super::render::{Table, bytes, count, line, nanoseconds, ratio, spread};
 use crate::raw_connection::Durability;
 
 /// Looks at the WAL of a round that are shown.
@@ -15,6 +15,9 @@ pub fn tables(record: &Record) -> Vec<Table> {
         let places = Places::of(record, section);
         let unit = format!("{}/s (min–max)", section.unit);
         let mut rates = places.table(&section.title, &unit, |cell| spread(cell.per_second));
+        if places.any(|cell| cell.processes.is_some()) {
+            rates.rows.extend(places.over_postgres());
+        }
         rates.notes.push(section.meaning.clone());
         tables.push(rates);
         let title = |what: &str| format!("{}: {what}", section.title);
@@ -23,6 +26,15 @@ pub fn tables(record: &Record) -> Vec<Table> {
                 let latency = &cell.latency;
                 let figures = [latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns];
                 figures.map(nanoseconds).join(" / ")
+            }));
+        }
+        if places.any(|cell| cell.processes.is_some()) {
+            let unit = "CPUs used by the server, by the clients; memory of the server";
+            tables.push(places.table(&title("processes"), unit, |cell| {
+                let used = cell.processes.unwrap_or_default();
+                let cpus = |ns: u64| format!("{:.2}", ns as f64 / 1e9 / cell.seconds());
+                let memory = bytes(used.server_bytes);
+                format!("{}, {}; {memory}", cpus(used.server_ns), cpus(used.clients_ns))
             }));
         }
         if places.any(|cell| cell.retries > 0) {
@@ -113,6 +125,20 @@ impl<'r> Places<'r> {
             Ok(_) => format!("{column} {}", self.section.x),
             Err(_) => column.to_owned(),
         }
+    }
+
+    /// A row of how many times as fast our own client is as PostgreSQL's, by column.
+    fn over_postgres(&self) -> Option<Vec<String>> {
+        let rate = |line: &str, column: &str| {
+            let cell = self.cell(line, column)?.measurement()?;
+            Some(cell.per_second.median)
+        };
+        let mut row = vec!["monolite ÷ PostgreSQL".to_owned()];
+        row.extend(self.columns.iter().map(|column| {
+            let both = rate("monolite", column).zip(rate("postgres", column));
+            both.map_or("–".into(), |(ours, theirs)| ratio(ours / theirs))
+        }));
+        row.iter().any(|text| text.starts_with(|c: char| c.is_ascii_digit())).then_some(row)
     }
 
     pub(super) fn table(

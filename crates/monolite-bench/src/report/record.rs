@@ -10,7 +10,7 @@ pub use crate::drivers::WalSample;
 use crate::drivers::contention::Contention;
 use crate::drivers::traffic::Traffic;
 use crate::drivers::{Profile, Round};
-use crate::machine::{CpuTime, Machine};
+use crate::machine::{CpuTime, Machine, Processes};
 use crate::raw_connection::Durability;
 use crate::statistics::{Percentiles, Spread};
 use crate::workload::{HotSet, Skew};
@@ -189,6 +189,9 @@ pub struct Measurement {
     /// CPU used in all rounds, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTime>,
+    /// What the server used in all rounds, of one that is a process of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Processes>,
     /// What was read and written in all rounds, where that was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
@@ -234,10 +237,15 @@ impl Measurement {
         self.rounds.iter().map(|round| round.operations).sum()
     }
 
+    /// Time of all counted rounds.
+    pub fn seconds(&self) -> f64 {
+        let seconds: f64 = self.rounds.iter().map(|round| round.seconds).sum();
+        seconds.max(f64::MIN_POSITIVE)
+    }
+
     /// Attempts repeated in a second.
     pub fn retries_per_second(&self) -> f64 {
-        let seconds: f64 = self.rounds.iter().map(|round| round.seconds).sum();
-        self.retries as f64 / seconds.max(f64::MIN_POSITIVE)
+        self.retries as f64 / self.seconds()
     }
 
     /// Share of all attempts that had to be repeated.

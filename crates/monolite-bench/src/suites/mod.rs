@@ -12,6 +12,7 @@
 
 pub mod archive;
 pub mod begin;
+pub mod servers;
 pub mod shift;
 pub mod stage;
 pub mod yours;

@@ -304,7 +304,13 @@ fn postgres(
         Source::Private => {
             progress.begin("starting a private PostgreSQL", None);
             let needed = rows * BYTES_PER_ROW + (2 << 30);
-            server::Server::start(&options.data, needed, machine.memory_bytes).and_then(|server| {
+            server::Server::start(
+                &options.data,
+                needed,
+                machine.memory_bytes,
+                server::Reach::Socket,
+            )
+            .and_then(|server| {
                 if !server.same_device {
                     setup.postgres_settings.push(
                         "data on another device than SQLite's, which its user cannot reach".into(),

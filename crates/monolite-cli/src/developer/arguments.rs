@@ -22,6 +22,9 @@ pub(crate) enum Bench {
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),
+    /// `monolite serve` over loopback beside PostgreSQL, with clients in several languages
+    #[command(long_about = SERVER_HELP)]
+    Server(OfServers),
     /// tps and begin, one after the other: one record, one report
     #[command(long_about = ALL_HELP)]
     All(All),
@@ -223,6 +226,28 @@ Example:
     --read 'SELECT title, likes FROM post WHERE id = :id' \\
     --param ':n serial' --param ':title text(60)' --param ':id zipf(1e5)' \\
     --mix 75/25 --clients 64";
+
+const SERVER_HELP: &str = "\
+`monolite serve` over loopback beside PostgreSQL, with clients in several languages.
+
+Both servers are processes of their own on this machine, durable, with the same tables and the same \
+number of connections. Autocommit reads and updates, batches, interactive transactions with 0 and 5 \
+ms of the application's time by 1 to 1,000 clients, a parent and its child, one row that all want, \
+many databases, idle connections. Tables show the CPU of the server and of its clients, which share \
+the machine.
+
+@libsql/client, libsql-client-go and libsql-client of Python take part if their packages are \
+installed: see the guide `clients`. A client that is missing is reported as such.";
+
+#[derive(Args, Debug)]
+pub(crate) struct OfServers {
+    /// Directory of the programs in other languages
+    #[arg(long, value_name = "DIR", default_value = "examples/clients")]
+    pub(crate) examples: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) run: SuiteRun,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct OfArchives {

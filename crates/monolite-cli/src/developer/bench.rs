@@ -13,6 +13,7 @@ use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
 use monolite_bench::suites::archive::Archives;
 use monolite_bench::suites::begin::Begins;
+use monolite_bench::suites::servers::Servers;
 use monolite_bench::suites::stage::{self, Play};
 use monolite_bench::suites::yours::{self, YoursOptions};
 use monolite_bench::suites::{Depth, SuiteOptions};
@@ -36,6 +37,10 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             played.and(removed)
         }
         Bench::Yours(arguments) => yours(arguments),
+        Bench::Server(arguments) => {
+            let program = std::env::current_exe().context("this program's own file")?;
+            play(&Servers::new(program, arguments.examples.clone()), &arguments.run)
+        }
         Bench::All(arguments) => all(arguments),
         Bench::Report(arguments) => report(arguments),
     }
@@ -186,9 +191,10 @@ fn options(arguments: &Tps, command: String) -> TpsOptions {
 
 /// Returns the command line without names of directories and servers, which are private.
 fn repeatable(line: impl Iterator<Item = String>) -> String {
-    const PRIVATE: [(&str, &str); 5] = [
+    const PRIVATE: [(&str, &str); 6] = [
         ("--archive", "URL"),
         ("--data", "DIR"),
+        ("--examples", "DIR"),
         ("--record", "DIR"),
         ("--postgres", "URL"),
         ("--schema", "FILE"),

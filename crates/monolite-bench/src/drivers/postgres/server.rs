@@ -1,5 +1,5 @@
-//! A private PostgreSQL server: started from installed binaries, reachable by one Unix socket, gone
-//! at the end.
+//! A private PostgreSQL server: started from installed binaries, reachable by one Unix socket or by
+//! one port of this machine alone, gone at the end.
 //!
 //! It lives in a temporary directory beside the SQLite data, on the same device. PostgreSQL refuses
 //! to run as root; for root it runs as the user `postgres`, or `nobody`. It has a process group of
@@ -11,6 +11,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,12 +26,26 @@ pub const INSTALL_HINT: &str = "PostgreSQL is not installed (Debian: apt install
 /// The version that the comparison is specified with; another one is used when it is missing.
 const WANTED_MAJOR: u32 = 15;
 
+/// This machine alone, at any free port.
+const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+
 const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// By a Unix socket.
+    Socket,
+    /// Over loopback, as a server of another kind is reached that it stands beside.
+    Loopback,
+}
 
 /// A running server.
 pub struct Server {
     child: Child,
     socket: TempDir,
+    /// Of its port on loopback, if it has one.
+    port: Option<u16>,
     // Removed last, when the server is gone.
     _data: TempDir,
     /// Whether the data is on the device of the SQLite data set.
@@ -67,7 +82,12 @@ pub fn version() -> Result<String> {
 
 impl Server {
     /// Starts a server whose data is beside `data_dir`'s, if its user can get there.
-    pub fn start(data_dir: &Path, needed_bytes: u64, memory_bytes: u64) -> Result<Server> {
+    pub fn start(
+        data_dir: &Path,
+        needed_bytes: u64,
+        memory_bytes: u64,
+        reach: Reach,
+    ) -> Result<Server> {
         let binaries = find_binaries()?;
         let owner = owner()?;
         let place = place(data_dir, owner);
@@ -85,14 +105,18 @@ impl Server {
         let log = File::create(data.path().join("server.log"))?;
         let mut command = as_owner(&binaries.join("postgres"), owner);
         command.args(["-D".as_ref(), data.path().join("cluster").as_os_str()]);
-        for setting in settings(socket.path(), memory_bytes) {
+        let port = match reach {
+            Reach::Socket => None,
+            Reach::Loopback => Some(TcpListener::bind(LOOPBACK)?.local_addr()?.port()),
+        };
+        for setting in settings(socket.path(), port, memory_bytes) {
             command.args(["-c", &setting]);
         }
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().context("cannot start PostgreSQL")?;
         let device = |path: &Path| fs::metadata(path).map(|file| file.dev()).ok();
         let same_device = device(data.path()) == device(data_dir);
-        let mut server = Server { child, socket, _data: data, same_device };
+        let mut server = Server { child, socket, port, _data: data, same_device };
         server.wait()?;
         Ok(server)
     }
@@ -100,8 +124,17 @@ impl Server {
     /// Returns how to connect to it.
     pub fn config(&self) -> Config {
         let mut config = Config::new();
-        config.user("monolite").dbname("postgres").host_path(self.socket.path());
+        config.user("monolite").dbname("postgres");
+        match self.port {
+            None => config.host_path(self.socket.path()),
+            Some(port) => config.host(LOOPBACK.0.to_string()).port(port),
+        };
         config
+    }
+
+    /// Returns the number of its first process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -128,10 +161,12 @@ impl Drop for Server {
 }
 
 /// Settings of the private server; everything else is PostgreSQL's default.
-fn settings(socket: &Path, memory_bytes: u64) -> Vec<String> {
+fn settings(socket: &Path, port: Option<u16>, memory_bytes: u64) -> Vec<String> {
     let buffers_mib = ((memory_bytes / 4) >> 20).clamp(128, 2048);
+    let listen = port.map(|_| LOOPBACK.0.to_string()).unwrap_or_default();
     vec![
-        "listen_addresses=".into(),
+        format!("listen_addresses={listen}"),
+        format!("port={}", port.unwrap_or(5432)),
         format!("unix_socket_directories={}", socket.display()),
         format!("shared_buffers={buffers_mib}MB"),
         // Pools are kept open: of 8, 64 and 256, two of them buffered, too, of 12 and of 1,024.

@@ -1,7 +1,7 @@
 //! The user's statements on PostgreSQL, where it accepts them.
 
 use super::{Drawn, Kind, Shared, sql};
-use crate::drivers::postgres::server::Server;
+use crate::drivers::postgres::server::{Reach, Server};
 use crate::drivers::postgres::transfers::is_retryable;
 use crate::drivers::{Part, Round};
 use crate::progress::Interrupt;
@@ -60,7 +60,7 @@ async fn connect(config: &Config, database: &str) -> Result<Client> {
 
 impl Postgres {
     fn start(shared: &Shared, ground: &Ground<'_>) -> Result<Postgres> {
-        let server = Server::start(&ground.options.data, BYTES, BYTES)?;
+        let server = Server::start(&ground.options.data, BYTES, BYTES, Reach::Socket)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let config = server.config();
         runtime.block_on(async {
