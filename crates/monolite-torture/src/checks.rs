@@ -17,6 +17,7 @@ mod hostile;
 mod images;
 mod kills;
 mod overload;
+mod server;
 mod soak;
 mod sweeps;
 mod tenants;
@@ -29,7 +30,7 @@ mod writing;
 mod wrong;
 
 /// All checks, in the order in which they are run: short and telling ones first.
-pub static CHECKS: [&Check; 14] = [
+pub static CHECKS: [&Check; 15] = [
     &images::CHECK,
     &environment::CHECK,
     &sweeps::CHECK,
@@ -41,6 +42,7 @@ pub static CHECKS: [&Check; 14] = [
     &flips::CHECK,
     &kills::CHECK,
     &tenants::CHECK,
+    &server::CHECK,
     &cuts::CHECK,
     &overload::CHECK,
     &soak::CHECK,
