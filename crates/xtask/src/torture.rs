@@ -20,11 +20,13 @@ pub(crate) enum Amounts {
 }
 
 /// What the gate asks for.
-const GATE: [&str; 24] = [
+const GATE: [&str; 26] = [
     "--kills",
     "60",
     "--tenants",
     "15",
+    "--server",
+    "20",
     "--cuts",
     "15",
     "--images",
@@ -51,11 +53,13 @@ const GATE: [&str; 24] = [
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
 /// What a release asks for: some hours.
-const RELEASE: [&str; 27] = [
+const RELEASE: [&str; 29] = [
     "--kills",
     "5000",
     "--tenants",
     "500",
+    "--server",
+    "1000",
     "--cuts",
     "200",
     "--images",

@@ -1,20 +1,21 @@
-//! A server that is killed and stopped, whose clients are cut off: what was acknowledged is there
-//! once, and all of it in one order.
+//! A server that is killed, stopped or handed over, and whose clients are cut off: what was
+//! acknowledged is there once, and all of it in one order.
 //!
 //! # Algorithm
 //! 1. A child serves one database. Clients reach it through a proxy ([`wire`]), which cuts each
 //!    connection after some bytes and sends requests again.
 //! 2. A client gives itself tasks. A task is a transaction that reads and raises the versions of
-//!    some keys, notes each raise, and notes the task as done; its attempts have numbers. The client
-//!    tries again until it knows that the task is done: the note is a primary key, so a second
-//!    attempt fails if one before it was committed, though its answer was lost.
-//! 3. The child is killed or stopped at a random moment, and the next one serves the file.
+//!    some keys, notes each raise, and notes the task as done; its attempts have numbers. The
+//!    client tries again until it knows that the task is done. The note has a primary key, so a
+//!    second attempt fails if one before it was committed and only its answer was lost.
+//! 3. The child is killed, stopped, or hands over at a random moment; the next one serves the file.
 //! 4. Behind some children, the file is judged ([`history`]).
 
 mod clients;
 mod history;
 mod wire;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +25,6 @@ use anyhow::{Context as _, Result};
 use monolite_client::Client;
 use monolite_server::{Config, Server};
 use monolite_testkit::child::{Child, await_parent, say, variable};
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use super::lanes::{self, book, side_by_side};
@@ -36,7 +36,7 @@ use wire::Proxy;
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
     name: "server",
-    about: "Kill or stop a server N times while its clients are cut off",
+    about: "End a server N times (SIGKILL, stop, hand-over), and cut its clients off",
     unit: "ends of a server",
     amount: Amount::Number,
     modest: 40,
@@ -57,6 +57,9 @@ const AT_ONCE: u64 = 2;
 const FILE: &str = "db";
 
 const CLIENTS: u64 = 16;
+
+/// Keys whose versions are raised: few, so that transactions meet.
+const KEYS: i64 = 30;
 
 /// Tasks that a client may give itself.
 const TASKS_A_CLIENT: i64 = 1 << 32;
@@ -124,6 +127,8 @@ struct Case<'s> {
     rng: fastrand::Rng,
     directory: tempfile::TempDir,
     proxy: Proxy,
+    /// The server to which another one has handed over.
+    heir: Option<Child>,
     seen: Vec<Seen>,
 }
 
@@ -134,7 +139,16 @@ impl<'s> Case<'s> {
             .with_context(|| format!("no directory in {}", setting.scratch().display()))?;
         history::create(&directory.path().join(FILE))?;
         let rng = fastrand::Rng::with_seed(seed);
-        Ok(Case { setting, habit, seed, rng, directory, proxy: Proxy::default(), seen: Vec::new() })
+        Ok(Case {
+            setting,
+            habit,
+            seed,
+            rng,
+            directory,
+            proxy: Proxy::default(),
+            heir: None,
+            seen: Vec::new(),
+        })
     }
 
     /// Ends one server after the other, and judges what they have left.
@@ -161,20 +175,43 @@ impl<'s> Case<'s> {
         for client in clients {
             self.seen.extend(runtime.block_on(client).context("a client panicked")?);
         }
+        drop(self.heir.take());
         history::judge(&self.directory.path().join(FILE), &self.seen)
     }
 
     /// One server, from its start to its end.
     fn serve(&mut self) -> Result<()> {
+        let mut child = match self.heir.take() {
+            Some(heir) => heir,
+            None => self.start()?,
+        };
+        std::thread::sleep(Duration::from_millis(self.rng.u64(1..=MOST_MS)));
+        match self.rng.u8(..4) {
+            0 => {
+                self.proxy.lead_to(None);
+                stop(child)
+            }
+            1 => {
+                self.heir = Some(self.start()?);
+                // It relays what comes on old connections.
+                std::thread::sleep(Duration::from_millis(self.rng.u64(..=200)));
+                stop(child)
+            }
+            _ => {
+                self.proxy.lead_to(None);
+                child.kill()
+            }
+        }
+    }
+
+    /// Starts a server, to which the one that serves hands over.
+    fn start(&self) -> Result<Child> {
         let file = self.directory.path().join(FILE);
         let file = file.to_str().context("the directory is not text")?;
         let mut child = self.setting.program.spawn(ROLE, &[("FILE", file)])?;
         let address = child.await_word("serves ")?;
         self.proxy.lead_to(Some(address.parse().context("a child says no address")?));
-        std::thread::sleep(Duration::from_millis(self.rng.u64(1..=MOST_MS)));
-        let ended = if self.rng.u8(..4) == 0 { stop(child) } else { child.kill() };
-        self.proxy.lead_to(None);
-        ended
+        Ok(child)
     }
 }
 
@@ -191,12 +228,15 @@ fn stop(mut child: Child) -> Result<()> {
 fn play() -> Result<()> {
     let file: PathBuf = variable("FILE")?;
     let mut config = Config::default();
+    config.handover = Some(file.with_extension("handover"));
     config.file = Some(file);
+    config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     Runtime::new()?.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        say(&format!("serves {}", listener.local_addr()?));
+        let server = Server::new(&config)?;
+        let listening = server.listen().await?;
+        say(&format!("serves {}", listening.address()?));
         let stopped = tokio::task::spawn_blocking(await_parent);
-        Server::new(&config)?.serve(listener, None, async { drop(stopped.await) }).await;
+        server.serve(listening, async { drop(stopped.await) }).await;
         Ok(())
     })
 }

@@ -30,7 +30,17 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("monolite-server", &["monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-client", &["monolite"]),
     ("monolite-bench", &["monolite", "monolite-archive", "monolite-client", "monolite-ltx"]),
-    ("monolite-torture", &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"]),
+    (
+        "monolite-torture",
+        &[
+            "monolite-testkit",
+            "monolite-server",
+            "monolite-client",
+            "monolite",
+            "monolite-archive",
+            "monolite-sqlite",
+        ],
+    ),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
     ("monolite-tests", &[]),
     ("monolite", &["monolite-sqlite"]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use monolite::Value;
 use monolite_client::{Client, Error, Stream};
 
-use super::history::KEYS;
+use super::KEYS;
 
 /// A client does what it should, or what a control is to notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +134,10 @@ async fn one_by_one(
     rng: &mut fastrand::Rng,
 ) -> Result<(), Error> {
     if habit == Habit::ReadsBefore {
-        for _ in 0..5 {
-            read(stream, rng.i64(..KEYS), reads).await?;
+        for key in 0..KEYS / 2 {
+            read(stream, key, reads).await?;
         }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     stream.execute("BEGIN", &[]).await?;
     let mut statements = Vec::new();

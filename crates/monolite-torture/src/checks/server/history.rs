@@ -4,10 +4,10 @@
 //! # Algorithm
 //! A key's versions were raised one after the other, and the file has which task raised which. So
 //! one task is before another if it raised the version before (write after write), if it raised the
-//! version that the other one read (read after write), or if it read the version before the one that
-//! the other raised (write after read). A task of a client is behind its earlier ones. The history
-//! is serializable if and only if that graph has no circle (A. Adya, *Weak Consistency*, 1999); the
-//! tasks are sorted by it, and what cannot be sorted is on a circle or behind one.
+//! version that the other one read (read after write), or if it read the version before the one
+//! that the other raised (write after read). A task of a client is behind its earlier ones. The
+//! history is serializable if and only if that graph has no circle (A. Adya, *Weak Consistency*,
+//! 1999); the tasks are sorted by it, and what cannot be sorted is on a circle or behind one.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -15,11 +15,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use monolite::rusqlite::Connection;
 
+use super::KEYS;
 use super::clients::{End, Seen};
 use crate::checks::wrong::Wrong;
-
-/// Keys whose versions are raised: few, so that transactions meet.
-pub(super) const KEYS: i64 = 30;
 
 /// Creates the tables.
 pub(super) fn create(file: &Path) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Owns the way from clients to a server: a proxy that cuts each connection after a number of bytes,
-//! another one each time, and now and then sends a request again, as some proxies do.
+//! Owns the way from clients to a server: a proxy that cuts each connection, each after another
+//! number of bytes, and now and then sends a request again, as some proxies do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -41,7 +41,8 @@ const PICTURE: (&str, &str) = (
      monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-client, monolite-ltx\n\
-     monolite-torture ─► monolite-testkit, monolite, monolite-archive, monolite-sqlite\n\
+     monolite-torture ─► monolite-testkit, monolite-server, monolite-client, monolite, \
+     monolite-archive, monolite-sqlite\n\
      monolite-tests   ─► (monolite-testkit), (monolite)\n\
      monolite-testkit ─► monolite, monolite-sqlite\n\
      monolite         ─► monolite-sqlite\n\
@@ -80,7 +81,14 @@ fn drawn() -> Vec<Package> {
         ),
         of_crates(
             "monolite-torture",
-            &["monolite-testkit", "monolite", "monolite-archive", "monolite-sqlite"],
+            &[
+                "monolite-testkit",
+                "monolite-server",
+                "monolite-client",
+                "monolite",
+                "monolite-archive",
+                "monolite-sqlite",
+            ],
         ),
         tests_of_the_engine(),
         of_crates("monolite-testkit", &["monolite", "monolite-sqlite"]),
