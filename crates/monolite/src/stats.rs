@@ -107,7 +107,8 @@ statistics! {
         /// The latest 32 writes, reads and statements of interactive transactions that took longer
         /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
         /// that took the most, without its parameters. If `time` is much more than
-        /// `statement_time`, the closure's own code is slow.
+        /// `statement_time`, the closure's own code is slow, or rows of a prepared query were
+        /// stepped behind another statement.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
         /// Writes, reads and statements that took longer than `slow_transaction`, waits apart.
         slow_calls: u64 = CountedElsewhere,
