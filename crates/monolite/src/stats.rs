@@ -101,8 +101,8 @@ statistics! {
         reruns: u64 = Count,
         /// Savepoints opened to guard members of a batch.
         savepoints: u64 = Count,
-        /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back, but for one of a stuck closure. Each is synced, as
-        /// its answers may show earlier commits.
+        /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back, but for one of a
+        /// stuck closure. Each is synced, as its answers may show earlier commits.
         commits: u64 = Count,
         /// The latest 32 writes, reads and statements of interactive transactions that took longer
         /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
