@@ -301,7 +301,11 @@ impl fmt::Display for Slowest {
         match self.text.as_str() {
             "" => f.write_str("it ran no statement"),
             sql if self.time < COARSE => {
-                write!(f, "each of its statements was fast, this one the slowest: {sql}")
+                write!(
+                    f,
+                    "no slow statement was measured (the rows of a prepared one only until the \
+                     next statement), the slowest: {sql}"
+                )
             }
             sql => write!(f, "its slowest statement took {:.1?}: {sql}", self.time),
         }

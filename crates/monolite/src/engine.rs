@@ -36,7 +36,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::{Spill, WalControl};
 use monolite_sqlite::{CheckpointMode, Rowids, page_cache_bytes, trim_memory};
 
-use crate::activity::Caller;
+use crate::activity::{Activity, Caller};
 use crate::archive::Archiving;
 use crate::backup;
 use crate::call::between::BetweenBatches;
@@ -434,7 +434,7 @@ impl Engine {
             if !self.parts.is_stuck() {
                 stuck = Stopwatch::start();
             } else if stuck.elapsed() > LAST_PATIENCE {
-                return Err(closing_is_stuck());
+                return Err(closing_is_stuck(&self.parts.lookout.running()));
             }
             let waited = self.life.closed.wait_timeout(stage, LOOK);
             stage = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -566,9 +566,13 @@ fn closed_inside() -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-fn closing_is_stuck() -> Error {
-    let message = "the database is being closed: a closure or an untrusted query has overrun its \
-                   time and not returned; the close completes when it does";
+fn closing_is_stuck(running: &[Activity]) -> Error {
+    let longest = running.iter().max_by_key(|call| call.time);
+    let longest = longest.map_or_else(String::new, |it| format!(" (running {})", it.held()));
+    let message = format!(
+        "the database is being closed: a closure or an untrusted query has overrun its time and \
+         not returned{longest}; the close completes when it does"
+    );
     Error::new(ErrorKind::Timeout, message)
 }
 

@@ -101,13 +101,14 @@ statistics! {
         reruns: u64 = Count,
         /// Savepoints opened to guard members of a batch.
         savepoints: u64 = Count,
-        /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back. Each is synced, as
-        /// its answers may show earlier commits.
+        /// `COMMIT`s of SQLite, one a batch, even if all of it was rolled back, but for one of a
+        /// stuck closure. Each is synced, as its answers may show earlier commits.
         commits: u64 = Count,
         /// The latest 32 writes, reads and statements of interactive transactions that took longer
         /// than `slow_transaction`: when, who, the wait, the run and the sync, and the statement
         /// that took the most, without its parameters. If `time` is much more than
-        /// `statement_time`, the closure's own code is slow.
+        /// `statement_time`, the closure's own code is slow, or rows of a prepared query were
+        /// stepped behind another statement.
         slow_transactions: Vec<SlowTransaction> = SlowTransactions,
         /// Writes, reads and statements that took longer than `slow_transaction`, waits apart.
         slow_calls: u64 = CountedElsewhere,

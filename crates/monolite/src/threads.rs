@@ -190,7 +190,10 @@ pub(crate) fn spawn<T: Send + 'static>(
     let body = Ok(body);
     let thread = body.and_then(|body| thread::Builder::new().name(name.into()).spawn(body));
     thread.map_err(|error| {
-        let message = format!("the thread {name} cannot be started: {error}");
+        let message = format!(
+            "the thread {name} cannot be started: {error}; raise the limit of threads (ulimit -u, \
+             TasksMax= of systemd)"
+        );
         Error::new(ErrorKind::Storage, message)
     })
 }

@@ -116,6 +116,11 @@ pub(crate) fn outcome(is_ok: bool, error: Option<&Error>) -> String {
     error.map_or_else(|| word.into(), |error| format!("{:?}", error.kind()))
 }
 
+/// How a call ended whose closure panicked.
+pub(crate) fn panicked() -> String {
+    "Panicked".into()
+}
+
 /// A call on its way to the thread that runs it, with the span in which it was made.
 pub(crate) struct Call {
     #[cfg(feature = "tracing")]

@@ -52,6 +52,17 @@ fn a_statement_is_shown_while_it_runs_and_not_behind_it() {
 }
 
 #[test]
+fn rows_stepped_behind_another_statement_are_not_said_to_be_fast() {
+    let (clock, trace) = trace();
+    let statements = Statements::new(&trace);
+    statements.enter("SELECT outer").hand_out();
+    drop(statements.enter("SELECT inner"));
+    clock.advance(900 * MS);
+    let told = statements.slowest().to_string();
+    assert!(told.starts_with("no slow statement was measured (the rows of a prepared"), "{told}");
+}
+
+#[test]
 fn a_long_text_is_cut_between_two_characters() {
     let text = format!("{}ä", "x".repeat(KEPT_SQL - 1));
     assert_eq!(truncated(&text).len(), KEPT_SQL - 1);

@@ -35,7 +35,7 @@ impl BackupPins {
         watch.trace().begin(caller);
         watch.begin(now);
         self.all().push(Arc::clone(&watch));
-        BackupPin { reader, watch, pins: Arc::clone(self) }
+        BackupPin { reader, watch, began: now, pins: Arc::clone(self) }
     }
 }
 
@@ -62,6 +62,7 @@ impl SnapshotHolder for BackupPins {
 pub(crate) struct BackupPin {
     pub(crate) reader: Reader,
     watch: Arc<Watch>,
+    began: Duration,
     pins: Arc<BackupPins>,
 }
 
@@ -71,12 +72,17 @@ impl BackupPin {
         !self.reader.connection.interruption().is_revoked()
     }
 
-    /// Ends the snapshot.
+    /// Ends the snapshot, while the copy goes on.
     pub(crate) fn release(&self) {
+        self.end();
+        // A revoker that looked at the use before must not take this for it.
+        self.watch.begin(self.began + Duration::from_nanos(1));
+    }
+
+    fn end(&self) {
         // Who revokes it uses the connection until then.
         self.watch.end();
         self.watch.end_snapshot();
-        self.pins.all().retain(|watch| !Arc::ptr_eq(watch, &self.watch));
         // Fails only on a broken connection, which is closed soon.
         let _ = self.reader.connection.rollback();
     }
@@ -84,6 +90,7 @@ impl BackupPin {
 
 impl Drop for BackupPin {
     fn drop(&mut self) {
-        self.release();
+        self.pins.all().retain(|watch| !Arc::ptr_eq(watch, &self.watch));
+        self.end();
     }
 }

@@ -17,7 +17,7 @@ use std::panic;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::activity::events::outcome;
+use crate::activity::events::{outcome, panicked};
 use crate::call::blocked::wait_until;
 use crate::call::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
@@ -53,7 +53,7 @@ impl<T: Send + 'static, E: Send + 'static> Outcome<T, E> {
         match self {
             Outcome::Returned(Ok(_)) => outcome(true, None),
             Outcome::Returned(Err(error)) => outcome(false, (error as &dyn Any).downcast_ref()),
-            Outcome::Panicked(_) => "Panicked".into(),
+            Outcome::Panicked(_) => panicked(),
             Outcome::Refused(error) => outcome(false, Some(error)),
         }
     }

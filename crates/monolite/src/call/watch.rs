@@ -28,7 +28,7 @@ pub(crate) struct Watch {
     state: AtomicU64,
     /// The latest batch that its snapshot is known to contain; [`BatchNumber::MAX`] without one.
     snapshot: AtomicBatchNumber,
-    /// When that snapshot was taken, in nanoseconds of the clock.
+    /// When that snapshot was taken, in nanoseconds of the clock; the maximum without one.
     taken: AtomicU64,
     revoker: Revoker,
     /// Who uses it, and for what.
@@ -84,7 +84,7 @@ impl Watch {
         Watch {
             state: AtomicU64::new(IDLE),
             snapshot: AtomicBatchNumber::new(BatchNumber::MAX),
-            taken: AtomicU64::new(0),
+            taken: AtomicU64::new(u64::MAX),
             revoker,
             trace: Trace::new(clock),
         }
@@ -117,6 +117,7 @@ impl Watch {
     /// The snapshot is gone.
     pub(crate) fn end_snapshot(&self) {
         self.snapshot.store(BatchNumber::MAX, Ordering::Release);
+        self.taken.store(u64::MAX, Ordering::Release);
     }
 
     /// A use of the snapshot begins.

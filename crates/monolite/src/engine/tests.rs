@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::call::watch::Watch;
+use crate::progress::BatchNumber;
+use crate::read::holders::SnapshotHolder as _;
 use crate::threads::shortage;
 use crate::{CallKind, Caller, Database, ErrorKind, Options, UntrustedLimits};
 
@@ -112,7 +115,16 @@ fn a_copy_that_keeps_the_wal_is_reported_when_nothing_else_runs() {
     db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
     let call = reports.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(call.keeps_wal && call.caller.kind == CallKind::Copy, "{call:?}");
+    copy.release();
+    let running = db.running();
+    assert!(matches!(&running[..], [it] if it.time >= limit && !it.keeps_wal), "{running:?}");
+    let late = Duration::from_secs(1 << 30);
+    let is_revoked = |it: &Arc<Watch>| {
+        it.revoke_taken_before(late, late) || it.revoke_outdated(BatchNumber::MAX, late)
+    };
+    assert!(!copies.pins.watches().iter().any(is_revoked) && copy.holds());
     drop(copy);
+    assert!(db.running().is_empty());
     db.close().unwrap();
 }
 
@@ -129,7 +141,8 @@ fn work_that_gets_no_thread_is_refused_and_later_work_is_done() {
     for (refused, thread) in [(write(), "monolite-watch"), (read(), "monolite-read")] {
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Storage, "{refused}");
-        assert!(refused.to_string().contains(thread), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains(thread) && text.ends_with("TasksMax= of systemd)"), "{text}");
     }
     shortage::after(usize::MAX);
     write().unwrap();

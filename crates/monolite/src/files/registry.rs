@@ -90,7 +90,7 @@ impl Registration {
             _ if used.forks != forks() => opened_by_parent(path),
             FileState::Open | FileState::Closing => format!(
                 "{} is open in this process already{}; clone the Database instead of opening it \
-                 again",
+                 again; one that is being closed is open until its last closure returns",
                 path.display(),
                 if used.path == path {
                     String::new()

@@ -29,6 +29,7 @@ mod models;
 #[cfg(test)]
 mod tests;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,15 @@ impl Slot {
     fn set_watch(&self, watch: Option<Arc<Watch>>) {
         self.is_open.store(watch.is_some(), Ordering::Relaxed);
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    /// The seat, if no read has it. A read that panicked has left it as a good one does.
+    fn try_seat(&self) -> Option<MutexGuard<'_, Seat>> {
+        match self.seat.try_lock() {
+            Ok(seat) => Some(seat),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Closes its connection.
@@ -310,11 +320,7 @@ impl Readers {
     }
 
     fn try_slot<'r>(&'r self, slot: &'r Slot) -> Option<Turn<'r>> {
-        match slot.seat.try_lock() {
-            Ok(seat) => Some(self.turn(slot, seat)),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.turn(slot, poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        slot.try_seat().map(|seat| self.turn(slot, seat))
     }
 
     fn turn<'r>(&'r self, slot: &'r Slot, seat: MutexGuard<'r, Seat>) -> Turn<'r> {
@@ -338,9 +344,9 @@ impl SnapshotHolder for Readers {
         let (exposed, now) = (self.progress.exposed(), self.clock.now());
         let mut oldest = None;
         for slot in &self.slots {
-            match slot.seat.try_lock() {
-                Ok(mut seat) => seat.end_snapshot(),
-                Err(_) => {
+            match slot.try_seat() {
+                Some(mut seat) => seat.end_snapshot(),
+                None => {
                     let outdated = slot.watch().and_then(|it| it.outdated_for(exposed, now));
                     oldest = oldest.max(outdated);
                 }
@@ -370,7 +376,7 @@ impl SnapshotHolder for Readers {
             return;
         }
         for slot in &self.slots {
-            if let Ok(mut seat) = slot.seat.try_lock() {
+            if let Some(mut seat) = slot.try_seat() {
                 slot.close(&mut seat);
             }
         }
@@ -465,7 +471,8 @@ impl Turn<'_> {
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
         let tx = ReadTx::new(&reader.connection, watch.trace());
-        let result = body(&tx);
+        // A panic is recorded as any other end.
+        let ran = catch_unwind(AssertUnwindSafe(|| body(&tx)));
         reader.deadline.clear();
         let time = || readers.clock.now().saturating_sub(now);
         let slowest = || tx.slowest();
@@ -482,6 +489,10 @@ impl Turn<'_> {
             named.into_iter().for_each(|named| named.record_read(wait, time));
             readers.slow.note(caller, time, || wait, slowest);
         }
+        let result = ran.unwrap_or_else(|payload| {
+            events::call(caller, times, None, events::panicked);
+            resume_unwind(payload)
+        });
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.foreign_keys().end_deferral();
         let interruption = reader.connection.interruption();

@@ -7,6 +7,7 @@
 //!   them, and at no other time. While it is parked no other transaction has the connection.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -233,7 +234,7 @@ impl PooledConnection {
         let start = clock.now();
         deadline.set(start, limit);
         let tx = Tx::new(connection, 1, self.watch.trace());
-        let (result, settled) = (body(&tx), tx.settle_at_end());
+        let ran = catch_unwind(AssertUnwindSafe(|| (body(&tx), tx.settle_at_end())));
         deadline.clear();
         let (end, queued) = (clock.now(), attached.as_ref().map(Attached::queued));
         let took = end - start;
@@ -244,6 +245,11 @@ impl PooledConnection {
         let caller = self.watch.trace().caller();
         names::of(caller).into_iter().for_each(|named| named.record_read(wait(), took));
         slow.note(caller, took, wait, || tx.slowest());
+        let times = || [wait(), took, Duration::ZERO];
+        let (result, settled) = ran.unwrap_or_else(|payload| {
+            events::call(caller, times, None, events::panicked);
+            resume_unwind(payload)
+        });
         let ended = if connection.interruption().is_revoked() {
             // The time limit counts from when the connection was taken, before a replay and a
             // moment without a core.
@@ -256,7 +262,7 @@ impl PooledConnection {
             settled.map(|()| result)
         };
         let outcome = || events::outcome(true, ended.as_ref().map_or_else(Some, failure));
-        events::call(caller, || [wait(), took, Duration::ZERO], None, outcome);
+        events::call(caller, times, None, outcome);
         ended
     }
 

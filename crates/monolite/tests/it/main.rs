@@ -109,6 +109,40 @@ fn each_call_is_told_once_in_the_span_of_its_caller() {
 }
 
 #[test]
+fn a_read_a_stream_and_a_statement_that_panic_are_told_and_recorded() {
+    let (_directory, db) = open("panics", Options::new().slow_transaction(MS));
+    let db = db.named("panics");
+    let is_raised = |run: &dyn Fn()| catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+    let sleeps = |_: &monolite::ReadTx<'_>| -> Result<(), Error> {
+        thread::sleep(20 * MS);
+        panic!("of the closure")
+    };
+    is_raised(&|| drop(db.read(sleeps).wait()));
+    is_raised(&|| drop(smol::block_on(db.read(sleeps))));
+    is_raised(&|| {
+        let rows = db.read_stream("SELECT 1", (), |row| Ok(row.get_unwrap::<_, String>(0))).wait();
+        rows.for_each(drop);
+    });
+    let tx = db.transaction().unwrap();
+    is_raised(&|| {
+        let unwraps = |row: &monolite::Row<'_>| {
+            thread::sleep(20 * MS);
+            Ok(row.get_unwrap::<_, String>(0))
+        };
+        drop(tx.query_row("SELECT 1", (), unwraps).wait());
+    });
+    drop(tx);
+    let ends = ["Read", "Read", "Stream", "Statement"].map(|kind| (kind, "Panicked"));
+    assert_eq!(calls("panics"), pairs(ends));
+    let names = monolite::name_stats();
+    let figures = names.iter().find(|it| it.name == "panics").unwrap();
+    assert_eq!((figures.reader_seconds.count(), figures.wait_seconds.count()), (3, 3));
+    let slow = db.stats().slow_transactions;
+    assert_eq!(slow.iter().filter(|it| it.caller.name == Some("panics")).count(), 3, "{slow:?}");
+    db.close().unwrap();
+}
+
+#[test]
 fn what_is_refused_is_told() {
     let (_directory, db) = open("refused", Options::new().queue_capacity(1));
     let db = db.named("refused");

@@ -1,5 +1,6 @@
 //! Tests of the pool of reader connections, driven by hand on one thread where one is enough.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -248,4 +249,19 @@ fn a_closed_pool_has_no_connections_and_opens_none() {
     let reserve = Inside::enter(bench.database, Place::Write);
     assert_eq!(bench.count().unwrap_err().kind(), ErrorKind::Closed);
     drop(reserve);
+}
+
+#[test]
+fn a_snapshot_kept_behind_a_read_that_panicked_is_ended_as_any_other() {
+    let bench = Bench::new(1);
+    let panics = || -> Result<()> {
+        bench.readers.run(Caller::default(), None, |_| panic!("of the closure"))
+    };
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    bench.count().unwrap();
+    assert!(bench.snapshots()[0]);
+    bench.readers.release_idle(Duration::ZERO);
+    assert!(!bench.snapshots().contains(&true));
+    bench.readers.close_idle();
+    assert!(bench.readers.slots.iter().all(|slot| slot.watch().is_none()));
 }
