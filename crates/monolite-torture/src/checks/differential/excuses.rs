@@ -27,6 +27,8 @@
 //!   run again without it, and their rows get new numbers. Nothing of it is kept.
 //! - A transaction that changes more pages than the WAL may hold ends the history, where the
 //!   database is larger than half of that.
+//! - A row with the largest rowid there is ends the history, but in the tables for random values:
+//!   SQLite draws the rowids behind it at random, for each side others.
 //! - What an interactive transaction that changed nothing saw, at its commit: it is as if it had
 //!   run before. Its answers must hold in one state since it began.
 

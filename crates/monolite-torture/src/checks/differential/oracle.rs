@@ -32,6 +32,7 @@ use super::answer::Said;
 use super::asking::{ask_plain, changes_rows, changes_schema};
 use super::dump::{Part, dump_plain};
 use super::record::{How, Judged, Parameters, Step};
+use super::schema::leaves_to_random;
 
 /// A rowid that no history uses: what `last_insert_rowid()` gives before a transaction's own
 /// insert.
@@ -226,7 +227,8 @@ impl Oracle {
     }
 
     /// Whether a statement was without end, such as a `DELETE` whose trigger inserts what it goes
-    /// on to delete: the engine ended it by its limits, and the history has no judge.
+    /// on to delete, and the engine ended it by its limits; or whether SQLite may have drawn rowids
+    /// at random, behind the largest, in a table of ordinary statements: the history has no judge.
     pub(super) fn has_given_up(&self) -> bool {
         self.effort.is_too_much.load(Ordering::Relaxed)
     }
@@ -470,6 +472,12 @@ fn connect(path: Option<&Path>, effort: &Arc<Effort>) -> Result<Connection> {
          CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
     )?;
     effort.watch(&mut plain)?;
+    let own = Arc::clone(effort);
+    plain.update_hook(Some(move |_, _: &str, table: &str, rowid| {
+        if rowid == i64::MAX && !leaves_to_random(table) {
+            own.is_too_much.store(true, Ordering::Relaxed);
+        }
+    }))?;
     Ok(plain)
 }
 

@@ -167,12 +167,17 @@ impl Index {
     }
 }
 
+/// Whether this is a table whose rows are left to a random number or time.
+pub(super) fn leaves_to_random(table: &str) -> bool {
+    table.starts_with('c')
+}
+
 fn kind_of(kind: &str, name: &str, sql: &str) -> Kind {
     match kind {
         "view" => Kind::View,
         _ if sql.contains("fts5") && sql.starts_with("CREATE VIRTUAL") => Kind::Text,
         _ if sql.starts_with("CREATE VIRTUAL") => Kind::Boxes,
-        _ if name.starts_with('c') => Kind::RandomValue,
+        _ if leaves_to_random(name) => Kind::RandomValue,
         _ if sql.contains("WITHOUT ROWID") => Kind::Keyed,
         _ => Kind::Rows,
     }

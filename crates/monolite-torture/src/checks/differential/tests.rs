@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::driver::Driver;
 use super::excuses::{REFUSED, is_of_view};
+use super::record::{Call, Ending, How, Op, Setup, Step, Write};
 use super::*;
 use monolite::{Database, Error, ErrorKind, ReadTx};
 use monolite_testkit::child::Program;
@@ -69,5 +71,22 @@ fn one_of_two_errors_of_a_view_is_excused_and_no_other() {
         ("DELETE FROM v1", "Invalid 1: no such table: t1", false),
     ] {
         assert_eq!(is_of_view(sql, text), is_excused, "{sql}: {text}");
+    }
+}
+
+#[test]
+fn rowids_that_each_side_draws_end_the_judgement_and_no_others() {
+    monolite_sqlite::initialize().unwrap();
+    let setup = Setup::random(&mut fastrand::Rng::with_seed(7));
+    let setup = Setup { is_in_memory: true, renews_oracle: false, ..setup };
+    for (id, is_drawn) in [("9223372036854775805", false), ("'99999999999999999999' | 1", true)] {
+        let mut driver = Driver::open(setup, Flaw::None, "unused".as_ref()).unwrap();
+        let insert = format!("INSERT INTO t1 SELECT {id} UNION ALL SELECT NULL");
+        let sqls = ["CREATE TABLE t1(id INTEGER PRIMARY KEY)", &*insert];
+        let steps = sqls.map(|sql| Step::plain(sql, How::Execute)).into();
+        let write = Write { call: Call::Write, steps, ending: Ending::Commits };
+        driver.carry_out(&Op::Write(write)).unwrap();
+        assert_eq!(driver.carry_out(&Op::Compare).is_err(), is_drawn);
+        assert_eq!(driver.oracle.has_given_up(), is_drawn);
     }
 }
