@@ -23,6 +23,9 @@ use crate::hrana::ProtocolError;
 use crate::keys::Wish;
 use crate::life::Entered;
 
+/// The largest value or row. An answer is smaller, but a statement has values in between.
+const VALUE_BYTES: u64 = 64 << 20;
+
 /// The most bytes in use in a WAL: the engine's default.
 pub(crate) const WAL_LIMIT: u64 = 1 << 30;
 
@@ -119,7 +122,7 @@ impl Databases {
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
                 free.map_err(|error| not_opened(&path, &error.message))?;
             }
-            let options = Options::new().wal_limit_bytes(WAL_LIMIT);
+            let options = Options::new().wal_limit_bytes(WAL_LIMIT).value_limit_bytes(VALUE_BYTES);
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
                 Ok(Some(archive)) => options.archive(archive),
                 Ok(None) => options,

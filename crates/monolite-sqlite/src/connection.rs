@@ -54,7 +54,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaMemory;
-pub use setup::{Overdue, Settings};
+pub use setup::{MAX_VALUE_BYTES, Overdue, Settings};
 pub use tracking::Pages;
 
 use crate::authorizer::Authorizer;

@@ -54,8 +54,8 @@ pub use additions::{ConnectionSetup, Setup};
 pub use authorizer::Authorizer;
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement,
-    ForeignKeys, KeyTime, Keys, Maintenance, Migrations, Overdue, Pages, Role, Savepoint, Settings,
-    Unfit, UserSavepoint, Violation, test_overlay, trim_memory,
+    ForeignKeys, KeyTime, Keys, MAX_VALUE_BYTES, Maintenance, Migrations, Overdue, Pages, Role,
+    Savepoint, Settings, Unfit, UserSavepoint, Violation, test_overlay, trim_memory,
 };
 pub use counts::Counts;
 pub use flag::Flag;

@@ -213,7 +213,7 @@ pub(crate) fn limit_values(connection: &rusqlite::Connection, bytes: u64) {
     set_limit(connection, ffi::SQLITE_LIMIT_LENGTH, bytes);
 }
 
-fn set_limit(connection: &rusqlite::Connection, limit: c_int, value: c_int) {
+pub(crate) fn set_limit(connection: &rusqlite::Connection, limit: c_int, value: c_int) {
     // SAFETY: the handle is open and used by this thread alone.
     unsafe { ffi::sqlite3_limit(connection.handle(), limit, value) };
 }

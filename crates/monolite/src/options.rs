@@ -105,6 +105,7 @@ pub struct Options {
     pub(crate) readers: usize,
     pub(crate) reader_cache_bytes: u64,
     pub(crate) writer_cache_bytes: u64,
+    pub(crate) value_limit_bytes: u64,
     pub(crate) max_batch: usize,
     pub(crate) max_batch_time: Duration,
     pub(crate) queue_capacity: usize,
@@ -169,6 +170,7 @@ impl Default for Options {
             must_exist: false,
             readers: cores.clamp(4, 64),
             reader_cache_bytes: 16 << 20,
+            value_limit_bytes: 1_000_000_000,
             writer_cache_bytes: 256 << 20,
             max_batch: 10_000,
             max_batch_time: Duration::from_millis(50),
@@ -240,6 +242,17 @@ impl Options {
     #[must_use]
     pub fn reader_cache_bytes(mut self, bytes: u64) -> Options {
         self.reader_cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes that a value or a row may have: 1 MiB to 1,000,000,000, SQLite's own limit and the
+    /// default. A statement that makes, writes or reads a larger one fails with [`Invalid`]
+    /// (`SQLITE_TOOBIG`). It bounds the memory that one statement of others can take.
+    ///
+    /// [`Invalid`]: crate::ErrorKind::Invalid
+    #[must_use]
+    pub fn value_limit_bytes(mut self, bytes: u64) -> Options {
+        self.value_limit_bytes = bytes;
         self
     }
 
@@ -508,6 +521,7 @@ impl Options {
         within("readers", self.readers, 1, 1_024)?;
         within("reader_cache_bytes", self.reader_cache_bytes, 64 << 10, 64 << 30)?;
         within("writer_cache_bytes", self.writer_cache_bytes, 64 << 10, 64 << 30)?;
+        within("value_limit_bytes", self.value_limit_bytes, 1 << 20, 1_000_000_000)?;
         within("max_batch", self.max_batch, 1, 1_000_000)?;
         within("max_batch_time", self.max_batch_time, US, Duration::from_secs(60))?;
         within("queue_capacity", self.queue_capacity, 1, 10_000_000)?;

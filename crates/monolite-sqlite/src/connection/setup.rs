@@ -14,6 +14,7 @@ use crate::additions::Setup;
 use crate::codes::{check, failure};
 use crate::pcache::MainCache;
 use crate::rowids::Rowids;
+use crate::untrusted::set_limit;
 use crate::vfs::WalControl;
 
 /// Page cache of a connection for which none was asked.
@@ -29,6 +30,9 @@ pub(super) const PIECES: c_int = 128;
 /// of a connection with a smaller page cache has as much as that.
 const SORT_KIB: u64 = 16 << 10;
 
+/// Bytes that SQLite allows a value or a row at most, unless it was compiled otherwise.
+pub const MAX_VALUE_BYTES: c_int = 1_000_000_000;
+
 /// How connections of one database are opened.
 pub struct Settings {
     /// Name of a registered VFS.
@@ -39,6 +43,8 @@ pub struct Settings {
     pub busy_timeout: Duration,
     /// `false` switches every sync of SQLite itself off (for databases that die with the process).
     pub sync: bool,
+    /// Bytes that a value or a row may have, at most [`MAX_VALUE_BYTES`].
+    pub value_bytes: c_int,
     /// Bytes that a database which is new reserves at the end of each page.
     pub reserved_bytes: u8,
     /// Asked about every 1,000 virtual machine instructions (100 for untrusted SQL); `true`
@@ -62,6 +68,7 @@ impl Settings {
             cache_kib: CACHE_KIB,
             busy_timeout: Duration::ZERO,
             sync: true,
+            value_bytes: MAX_VALUE_BYTES,
             reserved_bytes: 0,
             overdue: Arc::new(|| false),
             rowids: None,
@@ -161,6 +168,7 @@ pub(super) fn set_pragmas(
     }
     // What an untrusted query takes is counted as memory, so it gets no files.
     let temp_store = if role == Role::Untrusted { "MEMORY" } else { "FILE" };
+    set_limit(connection, ffi::SQLITE_LIMIT_LENGTH, settings.value_bytes);
     // None of these reads the file, which an overlay cannot do before it has a snapshot.
     connection.execute_batch(&format!(
         "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0; \

@@ -264,3 +264,25 @@ fn the_read_after_one_that_was_ended_is_not_ended_with_it() {
         }
     });
 }
+
+#[test]
+fn a_value_beyond_its_limit_is_refused_on_every_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().value_limit_bytes(1 << 20);
+    let db = options.open(directory.path().join("db")).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait().unwrap();
+    let (large, fits) = ("SELECT length(zeroblob(1048577))", "SELECT length(zeroblob(1048576))");
+    let insert = "INSERT INTO t VALUES (zeroblob(1048577))";
+    let tx = db.transaction().unwrap();
+    let length = |sql: &'static str| db.read(move |tx| tx.query_row(sql, (), |row| row.get(0)));
+    let refused = [
+        length(large).wait().map(|_: i64| ()).unwrap_err(),
+        db.write(move |tx| tx.execute(insert, ())).wait().unwrap_err(),
+        tx.execute(insert, ()).wait().unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("too big"), "{error}");
+    }
+    assert_eq!(length(fits).wait().unwrap(), 1_048_576);
+}

@@ -33,8 +33,8 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, WalReader, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, KeyTime, Overdue, Role, Rowids, Settings, allow_page_caches,
-    initialize, lock_holder, sees_pages, test_overlay,
+    CheckpointMode, Connection, KeyTime, MAX_VALUE_BYTES, Overdue, Role, Rowids, Settings,
+    allow_page_caches, initialize, lock_holder, sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
@@ -416,6 +416,7 @@ impl Opener {
                 Sharing::Shared => SHARED_BUSY,
             },
             sync: self.sync,
+            value_bytes: i32::try_from(self.options.value_limit_bytes).unwrap_or(MAX_VALUE_BYTES),
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
             overdue,
             rowids: self.rowids.clone(),
