@@ -26,7 +26,7 @@ const GATE: [&str; 26] = [
     "--tenants",
     "15",
     "--server",
-    "20",
+    "10",
     "--cuts",
     "15",
     "--images",

@@ -76,7 +76,6 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     for (name, habit) in [
         ("a statement behind a failed transaction runs by itself", Habit::GoesOn),
         ("a lost answer is taken for an acknowledgement", Habit::Believes),
-        ("a version is read before the transaction", Habit::ReadsBefore),
     ] {
         lanes::control(setting, name, CONTROL_FILES, &outcome, |number| {
             // Numbers that no case of the run has.

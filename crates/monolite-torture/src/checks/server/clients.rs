@@ -18,8 +18,6 @@ pub(super) enum Habit {
     GoesOn,
     /// It takes an answer that it did not get for an acknowledgement.
     Believes,
-    /// It reads before it begins.
-    ReadsBefore,
 }
 
 /// One attempt, as its client has seen it.
@@ -78,8 +76,7 @@ pub(super) async fn work(
             }
             let (mut of_attempt, mut stream) = (Vec::new(), client.stream());
             let asked = if rng.bool() {
-                let talk =
-                    one_by_one(&mut stream, habit, (task, attempt), &mut of_attempt, &mut rng);
+                let talk = one_by_one(&mut stream, (task, attempt), &mut of_attempt, &mut rng);
                 tokio::time::timeout(PATIENCE, talk).await
             } else {
                 let talk = at_once(&client, (task, attempt), &mut of_attempt, &mut rng);
@@ -128,22 +125,15 @@ fn is_unknown(code: &str) -> bool {
 /// Asks a statement and waits for its answer before the next.
 async fn one_by_one(
     stream: &mut Stream,
-    habit: Habit,
     name: (i64, i64),
     reads: &mut Vec<(i64, i64)>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Error> {
-    if habit == Habit::ReadsBefore {
-        for key in 0..KEYS / 2 {
-            read(stream, key, reads).await?;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
     stream.execute("BEGIN", &[]).await?;
     let mut statements = Vec::new();
     for _ in 0..rng.u8(1..=3) {
         let key = rng.i64(..KEYS);
-        if rng.bool() && habit != Habit::ReadsBefore {
+        if rng.bool() {
             read(stream, key, reads).await?;
         }
         statements.extend(raise(key, name));
