@@ -13,6 +13,10 @@ use crate::arguments;
 use crate::interrupt;
 use crate::out::stdout;
 
+/// Variables of other programs: the shell, and the runner of the tests, which start a server.
+const OTHERS: [&str; 5] =
+    ["MONOLITE_TOKEN", "MONOLITE_SEED", "MONOLITE_SKIPS", "MONOLITE_BLESS", "MONOLITE_ROLE"];
+
 /// Serves until the first signal.
 pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
     let config = config(arguments)?;
@@ -52,8 +56,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
 
 /// That of the file and the environment, with the arguments over it.
 fn config(arguments: &arguments::Serve) -> Result<Config> {
-    // That variable is of the shell.
-    let environment = std::env::vars().filter(|(name, _)| name != "MONOLITE_TOKEN");
+    let environment = std::env::vars().filter(|(name, _)| !OTHERS.contains(&&**name));
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
     let arguments::Serve { file, dir, listen, admin, .. } = arguments;
     if file.is_some() || dir.is_some() {
