@@ -177,7 +177,10 @@ fn command(place: &Path, program: impl AsRef<std::ffi::OsStr>) -> Command {
 fn programs(place: &Path, ending: &str) -> anyhow::Result<Vec<String>> {
     let entries = fs::read_dir(place)?.collect::<Result<Vec<_>, _>>()?;
     let names = entries.iter().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<_> = names.filter(|name| name.ends_with(&format!(".{ending}"))).collect();
+    let mut names: Vec<_> = names
+        // Those are for `monolite bench server`, which says to them what to do.
+        .filter(|name| !name.starts_with("bench.") && name.ends_with(&format!(".{ending}")))
+        .collect();
     names.sort();
     Ok(names)
 }
