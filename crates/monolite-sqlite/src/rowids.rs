@@ -9,7 +9,8 @@
 //!    has given, behind every rowid that the writer has inserted since there is a counter (a hook
 //!    tells), and behind every rowid of the table as the connection sees it.
 //! 3. A number is given once, whatever becomes of the transaction.
-//! 4. When a table was dropped and no interactive transaction is open, its counter begins anew.
+//! 4. When a table was dropped and no interactive transaction is open or commits, its counter
+//!    begins anew.
 //!
 //! Why it is done like this, and what that depends on: `docs/decisions/ids-given-out-ahead.md`.
 //!
@@ -188,6 +189,8 @@ pub struct Rowids {
     given: AtomicU64,
     /// How many transactions are open that may have a promise.
     open: Arc<AtomicUsize>,
+    /// Bytes of the steps that they have taken, also of those whose commit is still to run.
+    steps: Arc<AtomicUsize>,
 }
 
 impl Rowids {
@@ -204,6 +207,11 @@ impl Rowids {
     /// Counts the transactions that may have a promise; kept by those who begin and end them.
     pub fn open_transactions(&self) -> &Arc<AtomicUsize> {
         &self.open
+    }
+
+    /// Counts the bytes of their steps, until the commit of each has run; kept in the same way.
+    pub fn step_bytes(&self) -> &Arc<AtomicUsize> {
+        &self.steps
     }
 
     pub(crate) fn count(&self, given: Option<GivenRowids>) {
@@ -236,8 +244,10 @@ impl Rowids {
 
     /// The transaction that dropped `tables` is committed.
     fn dropped(&self, tables: &HashSet<String>) {
-        // A promise of a table that never reuses a number counts on its counter.
-        if !tables.is_empty() && self.open.load(Ordering::SeqCst) == 0 {
+        // A promise of a table that never reuses a number counts on its counter. A statement that
+        // is given one runs in an open transaction, and is a step of it until its commit has run.
+        let is_left = || [&self.open, &self.steps].iter().any(|it| it.load(Ordering::SeqCst) > 0);
+        if !tables.is_empty() && !is_left() {
             tables.iter().filter_map(|table| self.find(table)).for_each(|it| it.begin_anew());
         }
     }

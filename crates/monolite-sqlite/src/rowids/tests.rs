@@ -38,6 +38,24 @@ fn a_counter_is_behind_what_is_there_and_never_goes_back() {
 }
 
 #[test]
+fn a_counter_of_a_dropped_table_begins_anew_only_when_no_promise_is_left() {
+    let rowids = Rowids::new();
+    let counter = rowids.counter("t", true).unwrap();
+    let next = || counter.take(1, 1).unwrap().first();
+    let dropped = HashSet::from(["T".to_owned()]);
+    assert_eq!(next(), 1);
+    for promised in [rowids.open_transactions(), rowids.step_bytes()] {
+        promised.store(1, Ordering::Relaxed);
+        let before = next();
+        rowids.dropped(&dropped);
+        assert_eq!(next(), before + 1);
+        promised.store(0, Ordering::Relaxed);
+    }
+    rowids.dropped(&dropped);
+    assert_eq!(next(), 1);
+}
+
+#[test]
 fn no_number_is_among_the_last_ones() {
     let counter = Counter::new();
     assert_eq!(counter.take(LAST, 2), None);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use monolite_sqlite::vfs::WalControl;
 use monolite_sqlite::{Connection, Rowids};
@@ -241,6 +241,9 @@ impl<'o> Base<'o> {
         rowids: Option<&Rowids>,
     ) -> Arc<Transactions> {
         let Base { database, options, .. } = *self;
+        let counted = |by: fn(&Rowids) -> &Arc<AtomicUsize>| {
+            rowids.map_or_else(Arc::default, |rowids| Arc::clone(by(rowids)))
+        };
         Arc::new(Transactions {
             database,
             pool,
@@ -251,9 +254,9 @@ impl<'o> Base<'o> {
             clock: self.clock(),
             recorder: self.recorder(),
             contention: Contention::new(database, options, self.recorder()),
-            open: rowids.map_or_else(Arc::default, |it| Arc::clone(it.open_transactions())),
+            open: counted(Rowids::open_transactions),
             all: Arc::default(),
-            bytes: Arc::default(),
+            bytes: counted(Rowids::step_bytes),
         })
     }
 }

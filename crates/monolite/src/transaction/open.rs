@@ -758,7 +758,8 @@ impl Drop for OpenTransaction {
     fn drop(&mut self) {
         self.roll_back();
         self.engine.all.remove(self);
-        let open = self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        // Behind the count of its steps, see `Rowids::dropped`.
+        let open = self.engine.open.fetch_sub(1, Ordering::Release);
         assert!(open > 0, "a transaction that ends was counted");
     }
 }
