@@ -359,6 +359,13 @@ impl Databases {
         while closing.join_next().await.is_some() {}
     }
 
+    /// The file of a database that is open. Behind [`Databases::close_all`], a fork reads it.
+    pub(crate) fn still_open(&self) -> Option<PathBuf> {
+        let is_open = |place: &Place| !place.database.try_read().is_ok_and(|open| open.is_none());
+        let found = lock(&self.places).values().find(|place| is_open(place)).cloned();
+        found.map(|place| place.path.clone())
+    }
+
     /// Closes them at once: each waits for its archive.
     fn close_unused(&self, time: Duration, may: impl Fn(&Database) -> bool) -> JoinSet<()> {
         let mut closing = JoinSet::new();
@@ -468,6 +475,19 @@ mod tests {
             assert!(since.elapsed() < Duration::from_secs(60), "{what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_database_that_is_forked_is_told_as_open_behind_the_close_of_all() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("one.db");
+        let databases = Databases::new(Data::File(path.clone()), None);
+        let forked = databases.get(None, None).await.expect("it opens");
+        databases.close_all().await;
+        assert_eq!(databases.still_open(), Some(path));
+        drop(forked);
+        databases.close_all().await;
+        assert_eq!(databases.still_open(), None);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -91,6 +91,10 @@ async fn attempt(shared: &Shared, socket: &UnixListener, listeners: &[OwnedFd]) 
     shared.life.set(Phase::HandsOver);
     let mut ended = shared.end_work().await;
     let moved = async {
+        if let Some(path) = shared.databases.still_open() {
+            let message = format!("{} is being forked; try again later", path.display());
+            return Err(io::Error::other(message));
+        }
         new.write_u8(CLOSED).await?;
         expect(&mut new, SERVING).await?;
         Successor::new(new).await

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - Whatever uses a database has entered, and holds [`Entered`] until it has ended: a request, a
-//!   stream with its transaction. So no database is closed under it, and none is opened after.
+//!   stream with its transaction. So no database is closed under it, and none is opened after. Only
+//!   a fork, which can take long, has not: its database stays open, and no hand-over is made.
 //! - What was refused as `DRAINING` has begun nothing: another process may run it.
 
 use std::sync::Arc;
