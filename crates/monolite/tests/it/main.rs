@@ -94,7 +94,10 @@ fn each_call_is_told_once_in_the_span_of_its_caller() {
         ("Commit", "Ok"),
     ];
     assert_eq!(calls("each call"), pairs(all));
-    let of_it = told(|it| it.field("name") == "each call");
+    // On a busy machine, one may also be told as slow.
+    let of_it = told(|it| {
+        ["monolite::call", "monolite::test"].contains(&it.target) && it.field("name") == "each call"
+    });
     assert_eq!(of_it.len(), all.len() + 3, "and those of the closures");
     for it in &of_it {
         assert_eq!(it.span, Some("request"), "{it:?}");
