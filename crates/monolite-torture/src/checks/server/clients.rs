@@ -95,7 +95,8 @@ pub(super) async fn work(
             };
             seen.push(Seen { task, attempt, reads: of_attempt, end });
             if end == End::Refused && habit == Habit::GoesOn {
-                go_on(&client, (task, attempt)).await;
+                // Whether it arrives is the same to a control.
+                let _ = tokio::time::timeout(PATIENCE, go_on(&client, (task, attempt))).await;
             }
             // The server ends one that it cannot be told of.
             let _ = tokio::time::timeout(PATIENCE, stream.close()).await;
@@ -111,7 +112,6 @@ pub(super) async fn work(
 /// Does something of a refused attempt outside of its transaction.
 async fn go_on(client: &Client, name: (i64, i64)) {
     for (sql, values) in raise(0, name) {
-        // Whether it arrives is the same to a control.
         let _ = client.execute(sql, &values).await;
     }
 }
