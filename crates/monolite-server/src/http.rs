@@ -97,9 +97,7 @@ async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>
     let path = folded(request.uri().path());
     let (database, path) = match path.strip_prefix("/db/") {
         Some(rest) => {
-            let (name, rest) = rest.split_once('/').ok_or_else(|| {
-                ProtocolError::new("NOT_FOUND", format!("end the URL with a slash: {path}/"))
-            })?;
+            let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
             (Some(name.to_owned()), format!("/{rest}"))
         }
         None => (namespace(request), path),
@@ -142,7 +140,12 @@ async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>
             Err(ProtocolError::new("NOT_FOUND", message).into())
         }
         _ => {
-            let message = format!("there is nothing at {} {path}", request.method());
+            let mut message =
+                format!("there is nothing at {} {}", request.method(), request.uri().path());
+            if request.uri().path().starts_with("/db/") {
+                // Without it, clients replace the name by the version of the protocol.
+                message += "; the URL of a database ends with a slash: /db/NAME/";
+            }
             Err(ProtocolError::new("NOT_FOUND", message).into())
         }
     }

@@ -322,6 +322,18 @@ fn databases_have_names_and_strangers_none() {
 }
 
 #[test]
+fn a_url_that_lacks_the_slash_behind_a_database_is_told_of_it() {
+    let served = Served::many();
+    // Clients put the version in the place of what is behind the last slash: the name.
+    for path in ["/db/v2/pipeline", "/db/v3-protobuf/cursor", "/db/shop"] {
+        let (status, answer) = served.post(path, &json!({}));
+        let message = answer["message"].as_str().unwrap();
+        assert_eq!(status, 404, "{path}");
+        assert!(message.contains(path) && message.ends_with("slash: /db/NAME/"), "{message}");
+    }
+}
+
+#[test]
 fn what_the_server_decides_is_said() {
     let served = with_table();
     let mut client = served.stream();
