@@ -227,6 +227,11 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
         AuthAction::Function { function_name } if *function_name == "load_extension" => {
             Some("load_extension() is refused: extensions are linked into the program".into())
         }
+        AuthAction::Function { function_name } if *function_name == "fts3_tokenizer" => Some(
+            "fts3_tokenizer() is refused: it tells, and takes, an address in the process; name a \
+             tokenizer in CREATE VIRTUAL TABLE"
+                .into(),
+        ),
         AuthAction::CreateTempIndex { .. }
         | AuthAction::CreateTempTable { .. }
         | AuthAction::CreateTempTrigger { .. }

@@ -8,6 +8,8 @@ use crate::patience::{as_one_batch, one};
 /// A statement, and what its refusal must name.
 const REFUSED: &[(&str, &str)] = &[
     ("SELECT load_extension('anything')", "linked into the program"),
+    ("SELECT fts3_tokenizer('simple')", "an address in the process"),
+    ("SELECT FTS3_Tokenizer('simple', x'0000000000000000')", "an address in the process"),
     ("BEGIN", "return Ok to commit"),
     ("BEGIN IMMEDIATE", "return Ok to commit"),
     ("COMMIT", "return Ok to commit"),
