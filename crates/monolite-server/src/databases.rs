@@ -20,7 +20,6 @@ use tokio::task::JoinSet;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
-use crate::keys::Wish;
 use crate::life::Entered;
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
@@ -60,14 +59,12 @@ pub(crate) struct Databases {
 struct Place {
     path: PathBuf,
     database: Arc<RwLock<Option<Database>>>,
-    wish: Arc<Wish>,
     last_use: Mutex<Instant>,
 }
 
 /// A database that stays open while this is held.
 pub(crate) struct InUse {
     pub(crate) name: String,
-    pub(crate) wish: Arc<Wish>,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
     #[expect(dead_code, reason = "it is held")]
     entered: Option<Entered>,
@@ -101,7 +98,7 @@ impl Databases {
             let guard = Arc::clone(&place.database).read_owned().await;
             *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, wish: Arc::clone(&place.wish), guard, entered });
+                return Ok(InUse { name, guard, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -156,7 +153,6 @@ impl Databases {
             Arc::new(Place {
                 path: path.to_owned(),
                 database: Arc::default(),
-                wish: Arc::default(),
                 last_use: Mutex::new(Instant::now()),
             })
         };

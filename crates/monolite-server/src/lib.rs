@@ -28,7 +28,6 @@ mod control;
 mod errors;
 mod files;
 pub mod hrana;
-mod keys;
 mod log;
 mod memory;
 mod places;

@@ -37,7 +37,7 @@ use crate::hrana::{
     StreamResponse, Value,
 };
 use crate::memory::{Memory, Taken};
-use crate::{keys, names};
+use crate::names;
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
@@ -223,8 +223,6 @@ pub(crate) struct Stream {
     db: Database,
     /// The same without foreign keys, while the client has set them off.
     without_keys: Option<Database>,
-    /// Whether a stream of the database has lost that wish.
-    wish: Arc<keys::Wish>,
     right: Right,
     /// For an error, if it is the right that forbids a write.
     why_read_only: &'static str,
@@ -249,7 +247,6 @@ impl Stream {
             database.database().with_principal(principal.id).named(names::kept(&principal.name));
         Stream {
             why_read_only: principal.why_read_only(),
-            wish: Arc::clone(&database.wish),
             ..Stream::of(db.with_time_limit(STATEMENT_TIME), right)
         }
     }
@@ -260,7 +257,6 @@ impl Stream {
         Stream {
             db,
             without_keys: None,
-            wish: Arc::default(),
             right,
             why_read_only: "the database was opened to be read only",
             state: State::Idle,
@@ -270,15 +266,9 @@ impl Stream {
         }
     }
 
-    /// The handle for what begins now, and whether [`keys::tell`] has to be called in it.
-    fn db(&self) -> (&Database, bool) {
-        match &self.without_keys {
-            Some(db) => {
-                self.wish.settle();
-                (db, false)
-            }
-            None => (&self.db, self.wish.is_open()),
-        }
+    /// The handle for what begins now.
+    fn db(&self) -> &Database {
+        self.without_keys.as_ref().unwrap_or(&self.db)
     }
 
     /// Whether it has what its next request must find.
@@ -400,21 +390,16 @@ impl Stream {
         self.statement(&Arc::new(instead)).await
     }
 
-    /// In a transaction it has no effect, as in SQLite. The engine then refuses to drop a table
-    /// that others reference: a client that rebuilds it counts on foreign keys being off.
+    /// In a transaction it has no effect, as in SQLite. The engine then refuses to replace rows
+    /// that others reference: a client that rebuilds a table counts on foreign keys being off.
     async fn set_foreign_keys(&mut self, is_on: bool) {
         if self.is_autocommit() {
             self.without_keys = (!is_on).then(|| self.db.without_foreign_keys());
-            match self.right {
-                Right::ReadWrite if is_on => self.wish.settle(),
-                Right::ReadWrite => self.wish.note(),
-                Right::ReadOnly => {}
-            }
         } else if self.without_keys.is_none()
             && let Ok(tx) = self.open().await
         {
-            let sql = if is_on { "PRAGMA foreign_keys = ON" } else { keys::OFF };
-            let _refused = tx.execute(sql, ()).await;
+            let sql = format!("PRAGMA foreign_keys = {}", if is_on { "ON" } else { "OFF" });
+            let _refused = tx.execute(&sql, ()).await;
         }
     }
 
@@ -461,11 +446,7 @@ impl Stream {
             self.may_write()?;
         }
         let what = Arc::clone(what);
-        let (db, wants_no_keys) = self.db();
-        let write = db.write(move |tx| {
-            if wants_no_keys {
-                keys::tell(tx);
-            }
+        let write = self.db().write(move |tx| {
             match run(tx, &what, last) {
                 Ok(result) => Ok(Ok(result)),
                 // `OR ROLLBACK`: nothing is left to be kept.
@@ -487,12 +468,8 @@ impl Stream {
     async fn open(&mut self) -> Result<&Transaction, ProtocolError> {
         if let State::Begun { is_read_only } = self.state {
             let read_only = is_read_only.then(|| self.db.read_only());
-            let (db, wants_no_keys) = self.db();
-            let tx = read_only.as_ref().unwrap_or(db).transaction();
+            let tx = read_only.as_ref().unwrap_or_else(|| self.db()).transaction();
             let tx = tx.map_err(|error| protocol_error(&error))?;
-            if wants_no_keys {
-                let _refused = tx.execute(keys::OFF, ()).await;
-            }
             self.state = State::Open(tx);
         }
         match &self.state {

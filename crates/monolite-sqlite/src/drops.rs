@@ -1,11 +1,11 @@
-//! Owns which tables may not be dropped: those that others reference, in a transaction that counts
-//! on foreign keys being off while they are on. SQLite deletes the rows of such a table first, and
-//! what `ON DELETE` says is done to those of the others, without a word.
+//! Owns which tables may not be dropped: those that others reference. SQLite deletes the rows of
+//! such a table first, and what `ON DELETE` says is done to those of the others, without a word.
 //!
-//! - A migration is refused to drop one, unless it has foreign keys off.
-//! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: its program is about to
-//!   rebuild a table, and may have ignored the error. Nor may such a transaction replace rows that
-//!   others reference (`REPLACE`): SQLite deletes them first, too.
+//! - A migration may drop none that another table references.
+//! - Other SQL may drop none where SQLite would delete or change rows of another table. A program
+//!   that rebuilds a table counts on foreign keys being off, which the engine cannot know.
+//! - Where `PRAGMA foreign_keys = OFF` was refused in a transaction, it may not replace rows that
+//!   others reference (`REPLACE`), either: SQLite deletes them first, too.
 //!
 //! Where foreign keys are off, SQLite does none of that, and nothing is refused.
 //!
@@ -101,7 +101,9 @@ impl Drops {
         }
         if let Some(is_on) = rules::sets_foreign_keys(action) {
             self.wants_no_keys.set(!is_on);
-        } else if accessor.is_none() && (self.is_migrating() || self.wants_no_keys()) {
+        } else if accessor.is_none()
+            && (self.wants_no_keys() || matches!(action, AuthAction::DropTable { .. }))
+        {
             let mut does = locked(&self.does);
             *does = std::mem::take(&mut *does).and(action);
         }
@@ -124,26 +126,33 @@ impl Drops {
     /// Those of SQLite.
     pub(crate) fn refusal(&self, connection: &Connection, does: &Does) -> Result<Option<String>> {
         let is_harmless = match does {
-            Does::Drops(_) => !self.is_migrating() && !self.wants_no_keys(),
+            Does::Drops(_) => false,
             Does::ActsOn(..) => !self.wants_no_keys(),
             _ => true,
         };
         if is_harmless || !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)? {
             return Ok(None);
         }
-        let (before, remedy) = if self.is_migrating() {
-            ("", "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`")
+        let before = match self.wants_no_keys() {
+            true => "PRAGMA foreign_keys = OFF had no effect in this transaction, ",
+            false => "",
+        };
+        let (child, remedy) = if self.is_migrating() {
+            (
+                table_that_references as fn(&Connection, &str) -> Result<Option<String>>,
+                "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`",
+            )
         } else {
             (
-                "PRAGMA foreign_keys = OFF had no effect in this transaction, ",
-                "to rebuild the table, switch them off before it begins \
-                 (Database::without_foreign_keys; through a server, the same pragma before BEGIN), \
-                 or use a migration (monolite::Migrations) whose file begins with \
+                table_whose_rows_change as _,
+                "to rebuild the table, switch foreign keys off before the transaction begins \
+                 (Database::without_foreign_keys; through a server, PRAGMA foreign_keys = OFF \
+                 before BEGIN), or use a migration (monolite::Migrations) whose file begins with \
                  `-- monolite: foreign_keys=off`",
             )
         };
         Ok(match does {
-            Does::Drops(table) => table_that_references(connection, table)?.map(|child| {
+            Does::Drops(table) => child(connection, table)?.map(|child| {
                 format!(
                     "DROP TABLE {table} is refused: {before}{child} references it, and SQLite \
                      would delete the rows of {table} first, and act on those of {child} (ON \
@@ -167,4 +176,24 @@ fn table_that_references(connection: &Connection, table: &str) -> Result<Option<
          AND child.name <> ?1 COLLATE NOCASE LIMIT 1";
     let mut find = connection.prepare(FIND)?;
     find.query_map([table], |row| row.get(0))?.next().transpose()
+}
+
+/// Another table of which SQLite would delete or change rows when it drops `table`.
+fn table_whose_rows_change(connection: &Connection, table: &str) -> Result<Option<String>> {
+    // A row that has a NULL in its key references nothing.
+    const FIND: &str = "SELECT child.name, printf('SELECT 1 FROM main.\"%w\" WHERE %s LIMIT 1', \
+         child.name, group_concat(printf('\"%w\" IS NOT NULL', key.\"from\"), ' AND ')) \
+         FROM main.sqlite_schema AS child, pragma_foreign_key_list(child.name, 'main') AS key \
+         WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE \
+         AND child.name <> ?1 COLLATE NOCASE AND key.on_delete NOT IN ('NO ACTION', 'RESTRICT') \
+         GROUP BY child.name, key.id";
+    let mut find = connection.prepare(FIND)?;
+    let mut found = find.query([table])?;
+    while let Some(child) = found.next()? {
+        let looks = child.get_ref(1)?.as_str()?;
+        if connection.prepare(looks)?.exists(())? {
+            return child.get(0).map(Some);
+        }
+    }
+    Ok(None)
 }

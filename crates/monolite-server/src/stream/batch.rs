@@ -30,7 +30,6 @@ use crate::errors::{protocol_error, sqlite_error};
 use crate::hrana::{
     Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt, StmtResult,
 };
-use crate::keys;
 
 /// A step that is ready to run.
 struct ReadyStep {
@@ -175,14 +174,7 @@ impl Stream {
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
-            let (db, wants_no_keys) = self.db();
-            let write = db.write(move |tx| {
-                if wants_no_keys {
-                    keys::tell(tx);
-                }
-                piece.run(tx)
-            });
-            write.await
+            self.db().write(move |tx| piece.run(tx)).await
         };
         let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ended {

@@ -178,33 +178,80 @@ fn rows_whose_children_would_go_are_not_replaced_where_foreign_keys_were_to_be_o
     db.write(allowed).wait().unwrap();
 }
 
+/// A table that references `users`, a row of it, and whether `users` may be dropped then.
+const REFERENCES: [(&str, &str, bool); 10] = [
+    ("u REFERENCES users(id) ON DELETE CASCADE", "(1)", false),
+    ("u REFERENCES Users ON DELETE SET NULL", "(2)", false),
+    ("u DEFAULT 1 REFERENCES \"users\"(id) ON DELETE SET DEFAULT", "(1)", false),
+    ("\"a \"\"b\" REFERENCES users(id) ON DELETE CASCADE", "(1)", false),
+    ("u, v, FOREIGN KEY (u, v) REFERENCES users(id, name) ON DELETE CASCADE", "(1, 'a')", false),
+    ("u, v, FOREIGN KEY (u, v) REFERENCES users(id, name) ON DELETE CASCADE", "(1, NULL)", true),
+    ("u REFERENCES users(id) ON DELETE CASCADE", "(NULL)", true),
+    ("u REFERENCES other(id) ON DELETE CASCADE", "(1)", true),
+    ("u REFERENCES users(id) ON UPDATE CASCADE", "(NULL)", true),
+    ("u", "(1)", true),
+];
+
 #[test]
-fn a_table_may_be_dropped_by_who_has_not_asked_for_foreign_keys_to_be_off() {
+fn dropping_a_table_changes_no_row_of_another() {
+    for (columns, row, may_drop) in REFERENCES {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Database::open(directory.path().join("db")).unwrap();
+        let schema = format!(
+            "CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT,
+                 up REFERENCES users(id) ON DELETE CASCADE, UNIQUE (id, name));
+             CREATE TABLE other(id INTEGER PRIMARY KEY); INSERT INTO other VALUES (1);
+             INSERT INTO users VALUES (1, 'a', NULL), (2, 'b', 1);
+             CREATE TABLE \"it's\"({columns}); INSERT INTO \"it's\" VALUES {row}"
+        );
+        db.write(move |tx| tx.execute_batch(&schema)).wait().unwrap();
+        let judge = |result: Result<(), Error>| {
+            let told = result.as_ref().err().map(|error| error.to_string());
+            assert_eq!(result.is_ok(), may_drop, "{columns} {row}: {told:?}");
+            if let Some(told) = told {
+                assert!(told.contains("it's references it"), "{told}");
+            }
+        };
+        for run in WAYS {
+            let undone = db.write(move |tx| {
+                let result = run(tx, DROP);
+                Err::<(), _>(Error::aborted(
+                    result.err().map_or("dropped".into(), |it| it.to_string()),
+                ))
+            });
+            let told = undone.wait().unwrap_err().to_string();
+            assert_eq!(told.contains("dropped"), may_drop, "{columns} {row}: {told}");
+        }
+        let tx = db.transaction().unwrap();
+        judge(tx.execute(DROP, ()).wait().map(drop));
+        drop(tx);
+        let without = db.without_foreign_keys().write(|tx| {
+            tx.execute_batch(DROP)?;
+            Err::<(), _>(Error::aborted("on purpose"))
+        });
+        assert_eq!(without.wait().unwrap_err().kind(), ErrorKind::Aborted);
+        judge(db.write(|tx| tx.execute_batch(DROP)).wait());
+    }
+    // The tables that reference it may go first.
+    let (_directory, db) = database();
+    db.write(|tx| tx.execute_batch("DROP TABLE posts; DROP TABLE users")).wait().unwrap();
+}
+
+#[test]
+fn a_wish_for_foreign_keys_to_be_off_ends_with_its_transaction_or_when_it_is_taken_back() {
+    const REPLACE: &str = "REPLACE INTO users VALUES (1, 'c')";
     let asks = |tx: &Tx<'_>| Ok::<_, Error>(tx.execute_batch(OFF).unwrap_err().kind());
     let (_directory, db) = database();
-    let undone = db.write(|tx| {
-        tx.execute_batch(DROP)?;
-        Err::<(), _>(Error::aborted("on purpose"))
-    });
-    assert_eq!(undone.wait().unwrap_err().kind(), ErrorKind::Aborted);
-    // A neighbour's wish, in the same batch and before.
-    let (asked, dropped) =
-        as_one_batch(&db, || (db.write(asks), db.write(|tx| tx.execute_batch(DROP))));
+    // A neighbour's, in the same batch.
+    let (asked, replaced) =
+        as_one_batch(&db, || (db.write(asks), db.write(|tx| tx.execute_batch(REPLACE))));
     assert_eq!(asked.wait().unwrap(), ErrorKind::Invalid);
-    dropped.wait().unwrap();
-    // Behind both, as in plain SQLite they act again.
+    replaced.wait().unwrap();
     let (_directory, db) = database();
     let both = db.write(move |tx| {
         asks(tx)?;
         tx.execute_batch("PRAGMA foreign_keys = ON").unwrap_err();
-        tx.execute_batch(DROP)
-    });
-    both.wait().unwrap();
-    // The tables that reference it may go first.
-    let (_directory, db) = database();
-    let both = db.write(move |tx| {
-        asks(tx)?;
-        tx.execute_batch("DROP TABLE posts; DROP TABLE users")
+        tx.execute_batch(REPLACE)
     });
     both.wait().unwrap();
 }

@@ -52,6 +52,18 @@ pub(crate) const LIST: &[Difference] = &[
         &["load_extension() is refused"],
     ),
     refusal(
+        "fts3-tokenizer",
+        All,
+        |it| it.has_word("FTS3_TOKENIZER"),
+        &["fts3_tokenizer() is refused"],
+    ),
+    refusal(
+        "drop-of-a-parent",
+        All,
+        |it| it.verb() == "DROP",
+        &["SQLite would delete the rows of"],
+    ),
+    refusal(
         "read-only-reads",
         Closures,
         |it| it.only_asks(),
