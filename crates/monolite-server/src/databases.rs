@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
-use crate::life::Entered;
+use crate::life::{Entered, Life, Phase};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -254,6 +254,9 @@ impl Databases {
     ) -> Result<Option<Restored>, ProtocolError> {
         let (from, _) = self.path_in_directory(from)?;
         let (to, path) = self.path_in_directory(to)?;
+        let place = self.place_at(&to, &path);
+        // Until it is whole it is not found, and no hand-over is made.
+        let open = Arc::clone(&place.database).write_owned().await;
         self.must_be_new(&to, &path).await?;
         let source = match self.get(Some(&from), None).await {
             Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
@@ -261,22 +264,25 @@ impl Databases {
             }
             source => source.ok(),
         };
-        let archive = self.archive.clone();
-        let restored = blocking(move || {
-            fork_to(&path, source, archive.map(|archive| archive.of(Some(&from))), time).map_err(
-                |error| {
+        let (archive, file) = (self.archive.clone(), path.clone());
+        let (restored, mut open) = blocking(move || {
+            let archive = archive.map(|archive| archive.of(Some(&from)));
+            match fork_to(&file, source, archive, time) {
+                // Also if its client leaves, what holds the place holds it to here.
+                Ok(restored) => Ok((restored, open)),
+                Err(error) => {
                     let lacks =
                         error.downcast_ref().is_some_and(|error: &monolite_archive::Error| {
                             error.kind() == ErrorKind::NotFound
                         });
                     let code = if lacks { "NOT_FOUND" } else { "DATABASE_NOT_FORKED" };
-                    ProtocolError::new(code, format!("{from}: {error}"))
-                },
-            )
-        });
-        let restored = restored.await?;
+                    Err(ProtocolError::new(code, format!("{from}: {error}")))
+                }
+            }
+        })
+        .await?;
         // From here on it is archived, too.
-        self.get(Some(&to), None).await?;
+        *open = Some(self.open(&to, &path).await?);
         Ok(restored)
     }
 
@@ -310,13 +316,14 @@ impl Databases {
     }
 
     /// Opens the databases whose archives lack something, as after a crash, one after the other.
-    pub(crate) async fn catch_up(&self) {
+    pub(crate) async fn catch_up(&self, life: &Life) {
         let all = if self.archive.is_some() { self.list() } else { Ok(Vec::new()) };
         for Listed { name, .. } in all.unwrap_or_default() {
             let Ok((name, path)) = self.path_of(Some(&name)) else { continue };
             // What cannot be told is told by the opening.
             if path.exists() && may_lack(&path).unwrap_or(true) {
-                let _ = self.get(Some(&name), None).await;
+                let Ok(entered) = life.enter(Phase::Moved).await else { return };
+                let _ = self.get(Some(&name), Some(entered)).await;
             }
         }
     }
@@ -355,7 +362,8 @@ impl Databases {
         while closing.join_next().await.is_some() {}
     }
 
-    /// The file of a database that is open. Behind [`Databases::close_all`], a fork reads it.
+    /// The file of a database that is open, opens or closes. Behind [`Databases::close_all`], a
+    /// fork reads or makes it, or it was about to close.
     pub(crate) fn still_open(&self) -> Option<PathBuf> {
         let is_open = |place: &Place| !place.database.try_read().is_ok_and(|open| open.is_none());
         let found = lock(&self.places).values().find(|place| is_open(place)).cloned();
@@ -484,6 +492,28 @@ mod tests {
         drop(forked);
         databases.close_all().await;
         assert_eq!(databases.still_open(), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_fork_makes_counts_as_open_before_it_is_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (data, archive) = (directory.path().join("data"), directory.path().join("archive"));
+        std::fs::create_dir(&data).expect("it is new");
+        let config =
+            toml::from_str(&format!("url = '{}'", archive.display())).expect("it is right");
+        let fork = data.join("b.db");
+        let databases = Arc::new(Databases::new(Data::Directory(data), Some(config)));
+        databases.create("a").await.expect("it is new");
+        databases.close_all().await;
+        databases.delete("a").await.expect("it is not in use");
+        let of_task = Arc::clone(&databases);
+        let task = tokio::spawn(async move { of_task.fork("a", "b", None).await });
+        let mut was_held = false;
+        while !fork.exists() && !task.is_finished() {
+            was_held |= databases.still_open().is_some_and(|path| path == fork);
+        }
+        task.await.expect("it does not panic").expect("the archive has it");
+        assert!(was_held && databases.get(Some("b"), None).await.is_ok());
     }
 
     #[tokio::test(flavor = "multi_thread")]

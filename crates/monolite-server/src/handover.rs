@@ -12,6 +12,9 @@
 //! 5. The old one sends the requests that waited, and those that come on its connections, to the
 //!    new one by HTTP/2 over the same socket. It ends when its connections have.
 //!
+//! If it does not hand over, it sends `REFUSED` and why. If it is gone instead, the new one finds
+//! no process at the socket, and serves.
+//!
 //! # Invariants
 //! Before `SERVING` the old process serves again whenever the new one fails; it holds no file in
 //! between, so the new one may have begun to open them. From `SERVING` on it opens no database.
@@ -20,7 +23,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,12 +49,19 @@ const VERSION: u8 = 1;
 const READY: u8 = 2;
 const CLOSED: u8 = 3;
 const SERVING: u8 = 4;
+const REFUSED: u8 = 5;
+
+/// The most bytes of a reason.
+const REASON: u64 = 4_096;
 
 /// Listening sockets that are passed on: for clients, and for operators.
 const SOCKETS: usize = 2;
 
 /// How long a new process may take for what it does before the databases.
 const SETUP: Duration = Duration::from_secs(30);
+
+/// How long what was about to close, because it was unused, may take for it.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// Answers what the process before relays, until its connections have ended.
 pub(crate) async fn serve_relayed(shared: Arc<Shared>, socket: UnixStream) {
@@ -79,6 +89,16 @@ pub(crate) async fn hand_over(shared: &Shared, socket: &UnixListener, listeners:
     }
 }
 
+/// Breaks off with those that had asked this process before the new one had its socket there: they
+/// ask again.
+pub(crate) async fn send_on(socket: &UnixListener) {
+    loop {
+        if socket.accept().await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
 async fn attempt(shared: &Shared, socket: &UnixListener, listeners: &[OwnedFd]) -> io::Result<()> {
     let (mut new, _) = socket.accept().await?;
     let user = new.peer_cred()?.uid();
@@ -90,19 +110,38 @@ async fn attempt(shared: &Shared, socket: &UnixListener, listeners: &[OwnedFd]) 
     shared.databases.checkpoint_all().await;
     shared.life.set(Phase::HandsOver);
     let mut ended = shared.end_work().await;
-    let moved = async {
-        if let Some(path) = shared.databases.still_open() {
-            let message = format!("{} is being forked; try again later", path.display());
-            return Err(io::Error::other(message));
+    match move_to(shared, new).await {
+        Ok(successor) => {
+            *ended = Some(successor);
+            // Requests that have waited find it.
+            drop(ended);
+            shared.life.set(Phase::Moved);
+            Ok(())
         }
-        new.write_u8(CLOSED).await?;
-        expect(&mut new, SERVING).await?;
-        Successor::new(new).await
-    };
-    let moved = moved.await;
-    shared.life.set(if moved.is_ok() { Phase::Moved } else { Phase::Serving });
-    *ended = Some(moved?);
-    Ok(())
+        Err(error) => {
+            drop(ended);
+            shared.life.set(Phase::Serving);
+            Err(error)
+        }
+    }
+}
+
+/// Lets `new` have the files, which are closed, or tells it why not.
+async fn move_to(shared: &Shared, mut new: UnixStream) -> io::Result<Successor> {
+    let mut left = CLOSING.as_millis();
+    while left > 0 && shared.databases.still_open().is_some() {
+        sleep(Duration::from_millis(1)).await;
+        left -= 1;
+    }
+    if let Some(path) = shared.databases.still_open() {
+        let reason = format!("{} is being forked; try again later", path.display());
+        new.write_u8(REFUSED).await?;
+        new.write_all(reason.as_bytes()).await?;
+        return Err(io::Error::other(reason));
+    }
+    new.write_u8(CLOSED).await?;
+    expect(&mut new, SERVING).await?;
+    Successor::new(new).await
 }
 
 async fn expect(socket: &mut UnixStream, step: u8) -> io::Result<()> {
@@ -168,12 +207,30 @@ pub(crate) async fn ask(path: &Path) -> io::Result<Option<(UnixStream, Vec<StdLi
     }
 }
 
-/// Waits until the process before has closed the databases, or has ended.
-pub(crate) async fn wait_for_files(before: &mut UnixStream) -> io::Result<()> {
-    before.write_u8(READY).await?;
-    match expect(before, CLOSED).await {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
-        closed => closed,
+/// Waits until the process before has closed the databases. `false` if it broke off without a word,
+/// as one that ends does.
+///
+/// # Errors
+/// Why it serves on.
+pub(crate) async fn wait_for_files(before: &mut UnixStream) -> io::Result<bool> {
+    let step = async {
+        before.write_u8(READY).await?;
+        before.read_u8().await
+    };
+    match step.await {
+        Ok(CLOSED) => Ok(true),
+        Ok(REFUSED) => {
+            let mut reason = String::new();
+            before.take(REASON).read_to_string(&mut reason).await?;
+            Err(io::Error::other(format!("the process that serves does not hand over: {reason}")))
+        }
+        Ok(other) => Err(io::Error::other(format!("step {other} in the place of {CLOSED}"))),
+        Err(error) => match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                Ok(false)
+            }
+            _ => Err(error),
+        },
     }
 }
 
@@ -187,6 +244,15 @@ pub(crate) async fn take_over(before: &mut UnixStream) {
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut own = path.as_os_str().to_owned();
     own.push(".new");
+    for path in [path, Path::new(&own)] {
+        match path.symlink_metadata() {
+            Ok(there) if !there.file_type().is_socket() => {
+                let message = "is there and no socket; name another path for `handover`";
+                return Err(io::Error::other(format!("{} {message}", path.display())));
+            }
+            _ => {}
+        }
+    }
     match std::fs::remove_file(&own) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

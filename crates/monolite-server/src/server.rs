@@ -132,11 +132,11 @@ impl Server {
     pub async fn listen(&self) -> io::Result<Listening> {
         let Config { listen, admin, handover: path, .. } = &self.config;
         let mut inherited = handover::activated()?;
-        let before = match path {
-            Some(path) => handover::ask(path).await?,
-            None => None,
+        let ask = async || match path {
+            Some(path) => handover::ask(path).await,
+            None => Ok(None),
         };
-        let (mut before, theirs) = before.unzip();
+        let (mut before, theirs) = ask().await?.unzip();
         inherited.extend(theirs.into_iter().flatten());
         let clients = handover::listen(&mut inherited, *listen).await?;
         let operators = match admin {
@@ -148,8 +148,12 @@ impl Server {
             let message = format!("the service manager listens on {address}; set it as `listen`");
             return Err(io::Error::other(message));
         }
-        if let Some(before) = &mut before {
-            handover::wait_for_files(before).await?;
+        while let Some(serving) = &mut before {
+            if handover::wait_for_files(serving).await? {
+                break;
+            }
+            // Unless it has ended, it is asked again.
+            before = ask().await?.map(|(serving, _)| serving);
         }
         let entered = self.shared.life.enter(Phase::Stops).await;
         let opened = async { self.shared.databases.open_only(entered?).await };
@@ -177,7 +181,7 @@ impl Server {
         tasks.spawn(upkeep(Arc::clone(&shared), tls.clone()));
         tasks.spawn({
             let shared = Arc::clone(&shared);
-            async move { shared.databases.catch_up().await }
+            async move { shared.databases.catch_up(&shared.life).await }
         });
         let all = [Some(&clients), operators.as_ref()].into_iter().flatten();
         let sockets: io::Result<Vec<_>> = all.map(|it| it.as_fd().try_clone_to_owned()).collect();
@@ -193,11 +197,14 @@ impl Server {
             });
         }
         let moved = async {
-            match (&next, sockets) {
-                (Some(next), Ok(sockets)) => handover::hand_over(&shared, next, sockets).await,
-                _ => std::future::pending().await,
+            let (Some(next), Ok(sockets)) = (&next, sockets) else {
+                return std::future::pending().await;
+            };
+            handover::hand_over(&shared, next, sockets).await;
+            tokio::select! {
+                _ = timeout(RELAY, places.acquire_many(CONNECTIONS as u32)) => {}
+                () = handover::send_on(next) => {}
             }
-            let _ = timeout(RELAY, places.acquire_many(CONNECTIONS as u32)).await;
         };
         let mut moved = Box::pin(moved);
         let mut ended = None;
