@@ -57,6 +57,9 @@ enum Transaction {
 /// In the place of a query.
 const WHO: &str = ".who";
 
+/// Most files that `.read` reads within one another.
+const READING: usize = 16;
+
 /// Clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
@@ -72,6 +75,8 @@ pub(crate) struct Shell {
     /// What `.watch` repeats: a query, or [`WHO`].
     last: Option<String>,
     is_over: bool,
+    /// Files that `.read` is reading.
+    reading: usize,
 }
 
 impl Shell {
@@ -84,12 +89,13 @@ impl Shell {
         }
         let mode = mode.unwrap_or(if is_seen { Mode::Table } else { Mode::List });
         let (transaction, is_timing, last, is_over) = (Transaction::None, false, None, false);
-        Ok(Shell { connection, mode, is_timing, is_seen, transaction, last, is_over })
+        let reading = 0;
+        Ok(Shell { connection, mode, is_timing, is_seen, transaction, last, is_over, reading })
     }
 
     /// Runs what `input` says to its end; to the first error, if no user sees it.
     pub(crate) fn run(&mut self, input: &mut dyn Input) -> Result<()> {
-        let (mut text, mut line, mut begin) = (String::new(), 0, 1);
+        let (mut text, mut line, mut begin, mut is_empty) = (String::new(), 0, 1, true);
         let is_interactive = input.is_interactive();
         let numbered = |line| (!is_interactive).then_some(line);
         while !self.is_over {
@@ -108,12 +114,12 @@ impl Shell {
                         continue;
                     }
                     if !is_begun {
-                        begin = line;
+                        (begin, is_empty) = (line, true);
                     }
                     text.push_str(&next);
-                    let is_empty = || monolite::statements(&text).next().is_none();
-                    // Not looked at line by line: a statement may have very many.
-                    if (next.contains(';') || is_empty()) && is_whole(&text) {
+                    // Looked at once it has begun only where it may end: it may have many lines.
+                    is_empty = is_empty && monolite::statements(&text).next().is_none();
+                    if (next.contains(';') || is_empty) && is_whole(&text) {
                         let whole = std::mem::take(&mut text);
                         input.remember(&whole);
                         let done = self.statements(&whole, numbered(begin));
@@ -275,8 +281,14 @@ impl Shell {
     }
 
     fn read(&mut self, name: &str) -> Result<()> {
+        if self.reading == READING {
+            bail!("{name}: {READING} files read one another already");
+        }
         let file = File::open(name).with_context(|| name.to_owned())?;
-        self.run(&mut Script::new(BufReader::new(file))).with_context(|| name.to_owned())
+        self.reading += 1;
+        let ran = self.run(&mut Script::new(BufReader::new(file)));
+        self.reading -= 1;
+        ran.with_context(|| name.to_owned())
     }
 
     fn show(&self, answer: &Answer) -> Result<()> {

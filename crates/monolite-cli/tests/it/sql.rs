@@ -111,6 +111,10 @@ fn a_trigger_is_one_statement_and_a_file_of_statements_is_read() {
     let output = piped(&file, sql);
     let expected = "3\nt\nt_v on t\nCREATE INDEX t_v ON t(v);\n[{\"one\":1}]\n";
     assert_eq!((output.status.code(), &*said(&output)), (Some(0), expected));
+    std::fs::write(&script, format!(".read {}\n", script.display())).expect("it works");
+    let endless = piped(&file, &format!(".read {}\n", script.display()));
+    assert_eq!(endless.status.code(), Some(1));
+    assert!(complaint(&endless).contains("16 files read one another"), "{}", complaint(&endless));
     let output = piped(&file, "SELECT\n1;\n.tabels\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(
