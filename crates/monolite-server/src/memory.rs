@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -94,6 +94,77 @@ pub(crate) fn charged(bytes: Vec<u8>, taken: Option<Taken>) -> Bytes {
         }
     }
     Bytes::from_owner(Charged(bytes, taken))
+}
+
+/// Memory of the message that a socket is in the middle of; a clone is of the same one.
+#[derive(Clone)]
+pub(crate) struct Unfinished {
+    memory: Memory,
+    /// Its bytes, and what they take.
+    read: Arc<Mutex<(usize, Vec<Taken>)>>,
+}
+
+impl Unfinished {
+    /// Of a message that takes of `memory` when it is not small.
+    pub(crate) fn new(memory: &Memory) -> Unfinished {
+        Unfinished { memory: memory.clone(), read: Arc::default() }
+    }
+
+    /// It is whole, and takes nothing here any more.
+    pub(crate) fn end(&self) {
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+    }
+
+    /// A frame of `bytes` was read that is no part of it.
+    pub(crate) fn leave_out(&self, bytes: usize) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.0 = read.0.saturating_sub(bytes);
+    }
+
+    /// `bytes` more were read. They take twice their length, as the buffer that they are put into
+    /// doubles.
+    fn add(&self, bytes: usize) -> io::Result<()> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.0 += bytes;
+        if read.0 > SMALL {
+            let taken = self.memory.take_now(2 * bytes);
+            read.1.push(taken.ok_or(io::ErrorKind::OutOfMemory)?);
+        }
+        Ok(())
+    }
+}
+
+/// A socket whose messages take memory as they come. It fails when none is left.
+pub(crate) struct Metered<S>(pub(crate) S, pub(crate) Unfinished);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(context, buffer))?;
+        Poll::Ready(self.1.add(buffer.filled().len() - before))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
 }
 
 /// A socket that fails when the other side has taken less than [`ENOUGH`] in [`STALL`].
@@ -212,6 +283,28 @@ mod tests {
         let began = Instant::now();
         let error = patient.write_all(&[0; 100]).await.expect_err("it takes too long");
         assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, STALL));
+    }
+
+    #[tokio::test]
+    async fn a_message_takes_memory_before_it_is_whole() {
+        let memory = Memory::of(4 * SMALL);
+        let unfinished = Unfinished::new(&memory);
+        let (socket, mut other) = duplex(8 * SMALL);
+        let mut metered = Metered(socket, unfinished.clone());
+        other.write_all(&[0; 8 * SMALL]).await.expect("it fits");
+        let mut bytes = [0; SMALL];
+        for _ in 0..2 {
+            for _ in 0..3 {
+                metered.read_exact(&mut bytes).await.expect("it fits");
+            }
+            unfinished.leave_out(SMALL);
+            unfinished.end();
+        }
+        metered.read_exact(&mut bytes).await.expect("a small one takes nothing");
+        let other_message = memory.take_now(3 * SMALL);
+        let error = metered.read_exact(&mut bytes).await.expect_err("another one has the rest");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        drop(other_message);
     }
 
     #[tokio::test(start_paused = true)]

@@ -322,8 +322,9 @@ where
     let http2 = &mut builder.http2();
     http2.timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES as u32);
     http2.keep_alive_interval(IDLE);
-    let is_http2 = AtomicBool::new(false);
+    let (is_http2, has_asked) = (AtomicBool::new(false), AtomicBool::new(false));
     let service = service_fn(|request: Request<Incoming>| {
+        has_asked.store(true, Ordering::Relaxed);
         is_http2.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
         answer(request)
     });
@@ -332,11 +333,19 @@ where
         Phase::Moved => of == Of::Operator || is_http2.load(Ordering::Relaxed),
         phase => *phase == Phase::Ends,
     });
+    // The builder waits without a limit for what tells HTTP/1 from HTTP/2.
+    let is_silent = async {
+        tokio::time::sleep(IDLE).await;
+        if has_asked.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
+    };
     let connection = builder.serve_connection_with_upgrades(socket, service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // What a client breaks off is its own affair.
         _ = connection.as_mut() => return,
+        () = is_silent => return,
         _ = ends => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -352,6 +361,26 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
         shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_may_become_either_version_is_given_up() {
+        for said in ["", "PRI * HTTP/2"] {
+            let (socket, mut other) = tokio::io::duplex(100);
+            other.write_all(said.as_bytes()).await.expect("it fits");
+            let (life, began) = (Life::new(), Instant::now());
+            let answer = |_| async { Ok(Response::new(Body::default())) };
+            serve(TokioIo::new(socket), &life, Of::Client, answer).await;
+            assert_eq!(began.elapsed(), IDLE, "{said}");
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::hrana::{
     SocketResponse, StreamRequest, StreamResponse,
 };
 use crate::life::{Phase, draining};
-use crate::memory::{Memory, SMALL, Taken, keep_only};
+use crate::memory::{Memory, Metered, SMALL, Taken, Unfinished, keep_only};
 use crate::places::Place;
 use crate::stream::cursor::AHEAD;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
@@ -59,6 +59,9 @@ const CURSORS: usize = 16;
 
 /// Largest message; the Go client reads no more.
 const MESSAGE_BYTES: usize = 16 << 20;
+
+/// What a ping, or the answer to one, has beside its payload: header and mask.
+const CONTROL_BYTES: usize = 6;
 
 /// How often the other side is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
@@ -97,9 +100,10 @@ pub(crate) fn upgrade(
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES))
             .max_frame_size(Some(MESSAGE_BYTES));
-        let socket = TokioIo::new(upgraded);
+        let unfinished = Unfinished::new(&shared.memory);
+        let socket = Metered(TokioIo::new(upgraded), unfinished.clone());
         let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
-        serve(shared, socket, database, encoding).await;
+        serve(shared, socket, unfinished, database, encoding).await;
         drop(place);
     });
     let mut response = Response::new(Body::default());
@@ -165,9 +169,15 @@ impl Protocol {
     }
 }
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
 
-async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, encoding: Encoding) {
+async fn serve(
+    shared: Arc<Shared>,
+    socket: Socket,
+    unfinished: Unfinished,
+    database: Option<String>,
+    encoding: Encoding,
+) {
     let (sink, mut source) = socket.split();
     let (say, said) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(sink, said));
@@ -183,6 +193,7 @@ async fn serve(shared: Arc<Shared>, socket: Socket, database: Option<String>, en
         cursors: HashMap::new(),
         stored,
         under_way,
+        unfinished,
         small: Memory::of(SMALL_BYTES),
         open: Arc::default(),
         tasks: JoinSet::new(),
@@ -232,6 +243,8 @@ struct Connection {
     cursors: HashMap<i32, i32>,
     stored: Stored,
     under_way: Arc<Semaphore>,
+    /// The message that comes.
+    unfinished: Unfinished,
     /// For what is small: this connection's own, so that it waits for itself alone.
     small: Memory,
     /// Each of its streams that is in a transaction has a clone.
@@ -307,13 +320,19 @@ impl Connection {
                     let reason = "JSON is text, and Protobuf is binary";
                     return Some(breach(CloseCode::Unsupported, reason));
                 }
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+                Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                    // It may come within a message.
+                    self.unfinished.leave_out(CONTROL_BYTES + payload.len());
+                    continue;
+                }
+                Ok(Message::Frame(_)) => continue,
                 Ok(Message::Close(_)) => return None,
                 Err(tungstenite::Error::Capacity(_)) => {
                     return Some(breach(CloseCode::Size, "a message has 16 MiB at most"));
                 }
                 Err(_) => return None,
             };
+            self.unfinished.end();
             let taken = match bytes.len() {
                 small if small <= SMALL => Ok(self.small.take_for_answer(small).await),
                 large => self.shared.memory.take(large).await,

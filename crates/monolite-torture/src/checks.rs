@@ -1,12 +1,14 @@
 //! The checks: the table of them, a module for each, and what several of them use: `writing` is
 //! load from a process that is killed or cut off, and judges what it leaves, `survivors` looks at
-//! what an image of a disk has left, `wrong` books what a file has lost, `faketime` moves the wall
-//! clock of a process, `grammar` writes SQL, `lanes` runs cases side by side.
+//! what an image of a disk has left, `cgroup` limits the memory of a child, `wrong` books what a
+//! file has lost, `faketime` moves the wall clock of a process, `grammar` writes SQL, `lanes` runs
+//! cases side by side.
 
 use crate::check::Check;
 
 mod allocations;
 mod archive;
+mod clients;
 mod closures;
 mod cuts;
 pub(crate) mod differential;
@@ -22,6 +24,7 @@ mod soak;
 mod sweeps;
 mod tenants;
 
+mod cgroup;
 mod faketime;
 mod grammar;
 pub(crate) mod lanes;
@@ -30,7 +33,7 @@ mod writing;
 mod wrong;
 
 /// All checks, in the order in which they are run: short and telling ones first.
-pub static CHECKS: [&Check; 15] = [
+pub static CHECKS: [&Check; 16] = [
     &images::CHECK,
     &environment::CHECK,
     &sweeps::CHECK,
@@ -43,6 +46,7 @@ pub static CHECKS: [&Check; 15] = [
     &kills::CHECK,
     &tenants::CHECK,
     &server::CHECK,
+    &clients::CHECK,
     &cuts::CHECK,
     &overload::CHECK,
     &soak::CHECK,

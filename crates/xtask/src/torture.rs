@@ -20,13 +20,15 @@ pub(crate) enum Amounts {
 }
 
 /// What the gate asks for.
-const GATE: [&str; 26] = [
+const GATE: [&str; 28] = [
     "--kills",
     "60",
     "--tenants",
     "15",
     "--server",
     "10",
+    "--clients",
+    "10s",
     "--cuts",
     "15",
     "--images",
@@ -53,13 +55,15 @@ const GATE: [&str; 26] = [
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
 /// What a release asks for: some hours.
-const RELEASE: [&str; 29] = [
+const RELEASE: [&str; 31] = [
     "--kills",
     "5000",
     "--tenants",
     "500",
     "--server",
     "1000",
+    "--clients",
+    "10m",
     "--cuts",
     "200",
     "--images",

@@ -28,11 +28,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use monolite_testkit::child::Child;
 
-use self::cgroup::Temporary;
 use self::load::{Figures, TIMES};
+use super::cgroup::Temporary;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 
-mod cgroup;
 mod load;
 
 /// The check, as the table has it.

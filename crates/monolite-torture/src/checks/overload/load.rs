@@ -25,10 +25,10 @@ use monolite::{Database, Error, ErrorKind, Options, Write};
 use monolite_testkit::child::{say, variable};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Cgroup;
 use super::{
     CAPACITY, LEAST_OFFERED, MAX_BATCH, NOT_OFFERED, PAYLOAD, READER_CACHE, WAL_LIMIT, WRITER_CACHE,
 };
+use crate::checks::cgroup::{self, Cgroup};
 use crate::checks::lanes::status;
 
 /// How many times the sustained rate is offered.
@@ -121,7 +121,7 @@ struct Shared {
 pub(super) fn measure() -> Result<()> {
     say("");
     let (file, seconds): (PathBuf, u64) = (variable("FILE")?, variable("SECONDS")?);
-    let cgroup = enter()?;
+    let cgroup = cgroup::enter()?;
     let db = options(CAPACITY).open(&file)?;
     create(&db)?;
     let shared = Shared::default();
@@ -159,7 +159,7 @@ pub(super) fn flood() -> Result<()> {
     say("");
     let (file, rate): (PathBuf, u64) = (variable("FILE")?, variable("RATE")?);
     let limit: u64 = variable("LIMIT")?;
-    enter()?;
+    cgroup::enter()?;
     let db = options(10_000_000).open(&file)?;
     create(&db)?;
     let shared = Shared::default();
@@ -185,17 +185,6 @@ pub(super) fn flood() -> Result<()> {
         // There is nothing to tidy up, and what waits would take long to be done.
         std::process::exit(0)
     })
-}
-
-/// Joins the cgroup that the parent made, if it could.
-fn enter() -> Result<Option<Cgroup>> {
-    let path: String = variable("CGROUP")?;
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let cgroup = Cgroup::at(Path::new(&path));
-    cgroup.join()?;
-    Ok(Some(cgroup))
 }
 
 fn create(db: &Database) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A memory cgroup for a child: it is killed when it takes more than its limit, and nobody else is.
+//! A memory cgroup for a child: only the child is killed when it takes more than its limit.
 //!
 //! Version 1 of the interface (`memory/memory.limit_in_bytes`) and version 2 (`memory.max`) are
 //! both known. Making one needs root.
@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use monolite_testkit::child::variable;
 
 /// Where Linux distributions mount the hierarchies.
 const ROOT: &str = "/sys/fs/cgroup";
@@ -130,6 +131,17 @@ impl Cgroup {
         fs::write(&path, value.to_string())
             .with_context(|| format!("cannot write to {}", path.display()))
     }
+}
+
+/// In a child: joins the cgroup that the parent made, if it could.
+pub(super) fn enter() -> Result<Option<Cgroup>> {
+    let path: String = variable("CGROUP")?;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let cgroup = Cgroup::at(Path::new(&path));
+    cgroup.join()?;
+    Ok(Some(cgroup))
 }
 
 /// The figure in the line of `text` that begins with the word `name`; 0 when there is none.
