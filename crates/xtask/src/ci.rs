@@ -26,7 +26,9 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
-use crate::{clients, conform, fuzz, models, mutants, package, planted, range, tidy, torture};
+use crate::{
+    clients, conform, fuzz, models, mutants, originals, package, planted, range, tidy, torture,
+};
 use failures::Failures;
 use slow::SlowTests;
 
@@ -142,6 +144,12 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.step("docs", |_| docs(root));
     run.step("command", |tested| command_of_users(root, tested));
     run.step("packages", |tested| packages(root, tested));
+    run.step("originals", |_| {
+        if let Some(missing) = originals::build(root)? {
+            println!("no Litestream, so its tests are skipped: {missing}");
+        }
+        Ok(())
+    });
     run.step("long tests", |tested| tests(root, Tests::Long, tested));
     run.step("web examples", |tested| tests(root, Tests::WebExamples, tested));
     run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
@@ -325,6 +333,9 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
         // Most tests wait for the disk or for a thread rather than for a core.
         let cores = thread::available_parallelism().map_or(1, usize::from);
         command.env(THREADS, (2 * cores).to_string());
+    }
+    if which == Tests::Long {
+        command.env("PATH", originals::path(root)?);
     }
     let ran = counted(&mut command, tested);
     tested.tally.count_skips(&fs::read_to_string(&skips)?);

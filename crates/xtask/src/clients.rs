@@ -186,7 +186,7 @@ fn programs(place: &Path, ending: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// Whether `lines` have installed what the file `pins` says, now or before.
-fn is_installed(place: &Path, pins: &str, lines: &[&str]) -> bool {
+pub(crate) fn is_installed(place: &Path, pins: &str, lines: &[&str]) -> bool {
     let (pins, done) = (fs::read(place.join(pins)), place.join("installed"));
     let Ok(pins) = pins else { return false };
     let run = |line: &&str| {
@@ -198,7 +198,7 @@ fn is_installed(place: &Path, pins: &str, lines: &[&str]) -> bool {
 }
 
 /// Says that `program` is older than `least`, or not there.
-fn is_older(program: &str, asks: &str, least: (u32, u32)) -> Option<String> {
+pub(crate) fn is_older(program: &str, asks: &str, least: (u32, u32)) -> Option<String> {
     let Ok(output) = Command::new(program).arg(asks).output() else {
         return Some(format!("there is no {program}"));
     };

@@ -3,10 +3,10 @@
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers forget,
 //! [`package`](mod@package) makes the files that people install, [`range`] builds both ends of the
 //! `rusqlite` versions that Monolite accepts, [`conform`] compares scripts with plain SQLite,
-//! [`clients`] runs published clients of the server, [`count`] weighs the tree, [`models`] checks
-//! schedules of the engine's threads, [`torture`] runs `monolite torture` with the amounts that
-//! every change must survive, [`planted`] shows that it finds bugs, and [`mutants`] that the tests
-//! do.
+//! [`clients`] runs published clients of the server, [`originals`] builds Litestream, [`count`]
+//! weighs the tree, [`models`] checks schedules of the engine's threads, [`torture`] runs
+//! `monolite torture` with the amounts that every change must survive, [`planted`] shows that it
+//! finds bugs, and [`mutants`] that the tests do.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -22,6 +22,7 @@ mod count;
 mod fuzz;
 mod models;
 mod mutants;
+mod originals;
 mod package;
 mod planted;
 mod range;

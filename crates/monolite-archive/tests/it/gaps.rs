@@ -1,9 +1,7 @@
 //! Who follows an archive slot by slot, as Litestream does, has the database behind each kind of
 //! gap: another program wrote to it, too much waited, another file took over.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use monolite_ltx::{Decoder, Pgno, Txid, TxidRange};
 
 use crate::archive::compact_level;
 use crate::archiving::{Bench, create, insert, insert_many};
-use crate::programs::{Running, Site, programs, wait_for};
+use crate::programs::{Held, Running, Site, programs, wait_for};
 
 const SUMS: &str = "SELECT count(*) || ' ' || total(length(v)) || ' ' || max(hex(v)) FROM t";
 
@@ -368,52 +366,6 @@ fn litestream_follows_across_each_gap() {
     });
 }
 
-/// A connection of the `sqlite3` program through Litestream's VFS, which stays open.
-struct Held(Child, Lines<BufReader<ChildStdout>>);
-
-impl Held {
-    fn open(extension: &Path, site: &Site) -> Held {
-        let mut shell = Command::new("sqlite3");
-        shell.env("LITESTREAM_REPLICA_URL", &site.theirs).env("LITESTREAM_LOG_LEVEL", "ERROR");
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = shell.spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut held = Held(child, output);
-        held.say(&format!(".load {}\n.open file:held.db?vfs=litestream\n", extension.display()));
-        held
-    }
-
-    fn say(&mut self, text: &str) {
-        self.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
-    }
-
-    /// What [`SUMS`] gives now, if all is sound.
-    fn content(&mut self) -> Option<String> {
-        // SQLite keeps pages where the change counter is the same, as of another file: not ours.
-        self.say(&format!(
-            "PRAGMA cache_size = 0;\nPRAGMA integrity_check;\n{SUMS};\n.print end\n"
-        ));
-        let mut lines = Vec::new();
-        for line in self.1.by_ref().map_while(Result::ok) {
-            if line == "end" {
-                break;
-            }
-            lines.push(line);
-        }
-        match &lines[..] {
-            [sound, sums] if sound == "ok" => Some(sums.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap() {
     let test = "litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap";
@@ -426,6 +378,6 @@ fn litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap() {
         let held = held.get_or_insert_with(|| Held::open(&extension, &site));
         let must = content(file);
         assert!(must.is_some(), "{kind}");
-        wait_for(&format!("it has all: {kind}"), 60, || held.content() == must);
+        wait_for(&format!("it has all: {kind}"), 60, || held.sound(SUMS).ok() == must);
     });
 }

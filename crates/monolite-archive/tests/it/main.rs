@@ -22,6 +22,7 @@ mod owners;
 mod programs;
 #[cfg(feature = "s3")]
 mod proxies;
+mod readers;
 mod restoring;
 mod resuming;
 mod schedules;

@@ -3,9 +3,9 @@
 //! `MONOLITE_LITESTREAM`, `MONOLITE_LTX` and `MONOLITE_VERSITYGW` say where they are; otherwise the
 //! first of that name in `PATH` is taken. `scripts/originals` builds them.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use monolite_archive::{Layout, Store, internals::Catalog};
@@ -132,5 +132,49 @@ impl Site {
             return Err(String::from_utf8_lossy(&done.stderr).into_owned());
         }
         Ok(std::fs::read(output).unwrap())
+    }
+}
+
+/// A connection of the `sqlite3` program through Litestream's VFS, which stays open.
+pub(crate) struct Held(pub(crate) Child, Lines<BufReader<ChildStdout>>);
+
+impl Held {
+    pub(crate) fn open(extension: &Path, site: &Site) -> Held {
+        let mut shell = Command::new("sqlite3");
+        shell.env("LITESTREAM_REPLICA_URL", &site.theirs).env("LITESTREAM_LOG_FILE", "/dev/null");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = shell.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut held = Held(child, output);
+        held.ask(&format!(".load {}\n.open file:held.db?vfs=litestream", extension.display()));
+        // SQLite keeps pages where the change counter is the same, as of another file: not ours.
+        held.ask("PRAGMA cache_size = 0;");
+        held
+    }
+
+    /// The lines that the shell answers with; an error gives none.
+    pub(crate) fn ask(&mut self, text: &str) -> Vec<String> {
+        self.0
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(format!("{text}\n.print end\n").as_bytes())
+            .unwrap();
+        self.1.by_ref().map_while(Result::ok).take_while(|line| line != "end").collect()
+    }
+
+    /// The answer to a query that has one line, if the database is sound.
+    pub(crate) fn sound(&mut self, query: &str) -> Result<String, String> {
+        match &self.ask(&format!("PRAGMA integrity_check;\n{query};"))[..] {
+            [sound, answer] if sound == "ok" => Ok(answer.clone()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
