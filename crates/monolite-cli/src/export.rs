@@ -138,10 +138,7 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
     let db = backup::open_with(options, &arguments.source, "is this the right path?")?;
     let bar = Bar::patient();
     let progress = Progress { bar: &bar, stop: &stop, doing: "reading", shown: Instant::now() };
-    let made = db
-        .with_error::<anyhow::Error>()
-        .read(|tx| export(tx, arguments, progress))
-        .wait();
+    let made = db.with_error::<anyhow::Error>().read(|tx| export(tx, arguments, progress)).wait();
     bar.finish();
     let closed = db.close();
     let (plan, sums, seconds) = made?;
@@ -265,7 +262,8 @@ fn show(record: &Record<'_>, to: &str, as_json: bool) -> Result<()> {
         return json::print(&mut out, record);
     }
     for (verdict, title) in [(Verdict::Changed, "changed"), (Verdict::Lost, "not carried")] {
-        for Item { kind, name, note, .. } in record.items.iter().filter(|it| it.verdict == verdict) {
+        for Item { kind, name, note, .. } in record.items.iter().filter(|it| it.verdict == verdict)
+        {
             writeln!(out, "{title}  {kind} {name}: {note}")?;
         }
     }

@@ -115,7 +115,8 @@ impl Clauses {
                 }
                 "references" if is_word => self.references.push(Reference::Immediate),
                 "deferrable" if is_word && !definition[at - 1].is_word("not") => {
-                    let is_deferred = definition.get(at + 2).is_some_and(|it| it.is_word("deferred"));
+                    let is_deferred =
+                        definition.get(at + 2).is_some_and(|it| it.is_word("deferred"));
                     if let Some(last) = self.references.last_mut() {
                         *last = match is_deferred {
                             true => Reference::Deferred,

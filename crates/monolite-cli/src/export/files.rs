@@ -92,9 +92,11 @@ impl Files {
             plan.report.noted(step.kind, &step.name, &step.note);
         }
         self.load.push_str("\\ir constraints.sql\nCOMMIT;\n");
-        for (name, content) in
-            [("schema.sql", &self.schema), ("constraints.sql", &constraints), ("load.sql", &self.load)]
-        {
+        for (name, content) in [
+            ("schema.sql", &self.schema),
+            ("constraints.sql", &constraints),
+            ("load.sql", &self.load),
+        ] {
             let mut file = File::create(self.unfinished.path().join(name))?;
             file.write_all(content.as_bytes())?;
             file.sync_all()?;
@@ -109,7 +111,8 @@ impl Files {
 /// A statement that may fail, with the other way that it has.
 fn attempt(out: &mut String, step: &Step) -> Result<()> {
     let execute = |sql: &str| format!("EXECUTE {};", literal(sql));
-    let warning = literal(&format!("not carried: {} {}: %", step.kind, step.name.replace('%', "%%")));
+    let warning =
+        literal(&format!("not carried: {} {}: %", step.kind, step.name.replace('%', "%%")));
     let mut inner = format!("RAISE WARNING {warning}, SQLERRM;");
     if let Some((sql, note)) = &step.or_else {
         let note = literal(&format!("{} {}: {note}", step.kind, step.name).replace('%', "%%"));

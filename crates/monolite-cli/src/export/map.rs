@@ -231,7 +231,8 @@ fn by_values(column: &Column, found: Found, mixed: bool) -> Result<(Kind, String
     let kind = match (integer, real, text, blob) {
         (false, false, false, false) => {
             let is_clear = expected != Kind::Numeric && !declared.is_empty() && declared != "ANY";
-            let note = format!("declared {declared:?}, no row has a value: made {}", name(expected));
+            let note =
+                format!("declared {declared:?}, no row has a value: made {}", name(expected));
             return Ok((expected, if is_clear { String::new() } else { note }));
         }
         (true, false, false, false) => Kind::Bigint,
@@ -468,8 +469,9 @@ impl Plan {
             let of = format!("{} CHECK ({text})", table.name);
             match translate(text, &names(table)) {
                 Ok(translated) => {
-                    let name =
-                        name.as_ref().map_or_else(String::new, |it| format!("CONSTRAINT {} ", quoted(it)));
+                    let name = name
+                        .as_ref()
+                        .map_or_else(String::new, |it| format!("CONSTRAINT {} ", quoted(it)));
                     let table = quoted(&table.name);
                     let sql = format!("ALTER TABLE {table} ADD {name}CHECK ({})", translated.sql);
                     self.step("check", &of, sql, &translated.notes.join("; "));

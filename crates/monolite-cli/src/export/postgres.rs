@@ -106,7 +106,8 @@ impl Postgres {
             if target.columns[at].generated.is_none() {
                 continue;
             }
-            let probe = format!("{}; DROP TABLE {}", target.create(|it| it == at), quoted(&target.name));
+            let probe =
+                format!("{}; DROP TABLE {}", target.create(|it| it == at), quoted(&target.name));
             if let Err(error) = self.tried(&probe) {
                 let of = format!("{}.{}", target.name, target.columns[at].name);
                 let note = format!("{}; it is a plain column with its values", message(&error));
@@ -135,7 +136,8 @@ impl Postgres {
         let sink = self.runtime.block_on(self.client.copy_in::<_, Cursor<Vec<u8>>>(&sql));
         let sink = sink.map_err(|error| said(&sql, &error))?;
         pin_mut!(sink);
-        let failed = |error: tokio_postgres::Error| said(&format!("copying {}", target.name), &error);
+        let failed =
+            |error: tokio_postgres::Error| said(&format!("copying {}", target.name), &error);
         let is_whole = target.columns.iter().all(is_written);
         let (mut sum, mut chunk, mut whole) = (Sum::default(), HEADER.to_vec(), Vec::new());
         source.each(target, refused, |tuple| {

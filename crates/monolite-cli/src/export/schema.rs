@@ -133,11 +133,11 @@ fn table(
     let primary_index = at.map(|at| indexes.remove(at).0);
     let is_alias = has_rowid && primary.len() == 1 && primary_index.is_none();
     let sequence = match clauses.is_autoincrement {
-        true => tx.query_optional(
-            "SELECT seq FROM sqlite_sequence WHERE name = ?1",
-            [&name],
-            |row| row.get(0),
-        )?,
+        true => {
+            tx.query_optional("SELECT seq FROM sqlite_sequence WHERE name = ?1", [&name], |row| {
+                row.get(0)
+            })?
+        }
         false => None,
     };
     Ok(Table {

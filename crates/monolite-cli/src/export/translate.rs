@@ -9,16 +9,68 @@ use std::collections::HashMap;
 
 /// Functions with the same meaning on the types that PostgreSQL takes for them.
 const SAME: [&str; 26] = [
-    "abs", "avg", "coalesce", "count", "dense_rank", "exists", "first_value", "lag", "last_value",
-    "lead", "length", "lower", "ltrim", "max", "min", "ntile", "nullif", "nth_value", "rank",
-    "replace", "row_number", "rtrim", "substr", "sum", "trim", "upper",
+    "abs",
+    "avg",
+    "coalesce",
+    "count",
+    "dense_rank",
+    "exists",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "length",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "ntile",
+    "nullif",
+    "nth_value",
+    "rank",
+    "replace",
+    "row_number",
+    "rtrim",
+    "substr",
+    "sum",
+    "trim",
+    "upper",
 ];
 
 /// Words before a parenthesis that are no functions.
 const KEYWORDS: [&str; 33] = [
-    "all", "and", "as", "between", "by", "case", "distinct", "else", "except", "filter", "from",
-    "having", "in", "intersect", "is", "join", "like", "limit", "materialized", "not", "on", "or",
-    "over", "partition", "select", "then", "union", "using", "values", "when", "where", "with",
+    "all",
+    "and",
+    "as",
+    "between",
+    "by",
+    "case",
+    "distinct",
+    "else",
+    "except",
+    "filter",
+    "from",
+    "having",
+    "in",
+    "intersect",
+    "is",
+    "join",
+    "like",
+    "limit",
+    "materialized",
+    "not",
+    "on",
+    "or",
+    "over",
+    "partition",
+    "select",
+    "then",
+    "union",
+    "using",
+    "values",
+    "when",
+    "where",
+    "with",
     "escape",
 ];
 
@@ -278,7 +330,8 @@ impl<'s> Work<'s> {
     /// `LIKE` takes no notice of the case of ASCII, and has no escape.
     fn like(&mut self, at: usize) -> Result<usize, String> {
         let pattern = self.next(at).map(|next| self.all[next]);
-        let is_plain = pattern.is_some_and(|it| it.kind == TokenKind::Text && !it.text.contains('\\'));
+        let is_plain =
+            pattern.is_some_and(|it| it.kind == TokenKind::Text && !it.text.contains('\\'));
         if !is_plain {
             return Err("LIKE with a pattern that is no plain text".into());
         }

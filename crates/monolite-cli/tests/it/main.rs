@@ -8,6 +8,7 @@ mod archive;
 mod bench;
 #[cfg(feature = "developer")]
 mod conform;
+mod export;
 mod files;
 mod handover;
 mod serve;
