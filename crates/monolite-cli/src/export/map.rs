@@ -14,7 +14,7 @@ use super::schema::{self, Column, ForeignKey, Index, Schema, Table};
 use super::translate::{Names, literal, quoted, translate};
 use anyhow::{Result, bail};
 use monolite::{ReadTx, Value};
-use monolite_sqlite::TokenKind;
+use monolite_sqlite::{Token, TokenKind};
 use std::collections::HashMap;
 
 /// A type in PostgreSQL.
@@ -513,14 +513,8 @@ impl Plan {
     }
 
     fn views(&mut self, schema: &Schema) {
-        let tables = schema.tables.iter().flat_map(|table| {
-            let columns = table.columns.iter().map(|column| column.name.as_str());
-            columns.chain([table.name.as_str()])
-        });
-        let views = schema.views.iter().map(|view| view.name.as_str());
-        let names = Names::of(tables.chain(views));
         for view in &schema.views {
-            match translate(&clauses::of_view(&view.sql), &names) {
+            match translate(&clauses::of_view(&view.sql), &view_names(schema, &view.sql)) {
                 Ok(translated) => {
                     let (name, columns) = (quoted(&view.name), list(&view.columns));
                     let sql = format!("CREATE VIEW {name} ({columns}) AS {}", translated.sql);
@@ -530,6 +524,22 @@ impl Plan {
             }
         }
     }
+}
+
+/// The names of the tables and views that a view's text has, and of their columns.
+fn view_names(schema: &Schema, sql: &str) -> Names {
+    let words: Vec<String> = clauses::tokens(sql).iter().filter_map(Token::name).collect();
+    let is_used = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+    let tables = schema.tables.iter().filter(|table| is_used(&table.name)).flat_map(|table| {
+        let columns = table.columns.iter().map(|column| column.name.as_str());
+        columns.chain([table.name.as_str()])
+    });
+    let views = schema
+        .views
+        .iter()
+        .filter(|view| is_used(&view.name))
+        .flat_map(|view| view.columns.iter().map(String::as_str).chain([view.name.as_str()]));
+    Names::of(tables.chain(views))
 }
 
 /// The columns of an index, to a user.
@@ -580,14 +590,17 @@ fn index_sql(table: &Table, index: &Index, kinds: &Kinds) -> Result<(String, Str
 /// The DEFAULT of a column. One of literals has the value that SQLite gives it.
 fn default(tx: &ReadTx<'_>, text: &str, kind: Kind) -> Result<(String, String), String> {
     let tokens = clauses::tokens(text);
-    let is_constant = |word: &str| ["null", "true", "false", "x"].contains(&word);
     let is_literal = tokens.iter().all(|token| match token.kind {
-        TokenKind::Word => is_constant(&token.text.to_ascii_lowercase()),
+        TokenKind::Word => ["null", "true", "false", "x"].iter().any(|word| token.is_word(word)),
         kind => kind != TokenKind::Quoted,
     });
+    // A name is a text.
+    let is_name = |token: &Token<'_>| match token.kind {
+        TokenKind::Word => !token.text.to_ascii_lowercase().starts_with("current_"),
+        kind => kind == TokenKind::Quoted,
+    };
     let value = match tokens.as_slice() {
-        // A name is a text.
-        [token] if token.kind == TokenKind::Quoted => Value::Text(token.name().unwrap_or_default()),
+        [token] if !is_literal && is_name(token) => Value::Text(token.name().unwrap_or_default()),
         _ if is_literal => {
             let sql = format!("SELECT {text}");
             tx.query_row(&sql, (), |row| row.get(0)).map_err(|error| error.to_string())?

@@ -8,71 +8,17 @@ use monolite_sqlite::{Scan, Token, TokenKind};
 use std::collections::HashMap;
 
 /// Functions with the same meaning on the types that PostgreSQL takes for them.
-const SAME: [&str; 26] = [
-    "abs",
-    "avg",
-    "coalesce",
-    "count",
-    "dense_rank",
-    "exists",
-    "first_value",
-    "lag",
-    "last_value",
-    "lead",
-    "length",
-    "lower",
-    "ltrim",
-    "max",
-    "min",
-    "ntile",
-    "nullif",
-    "nth_value",
-    "rank",
-    "replace",
-    "row_number",
-    "rtrim",
-    "substr",
-    "sum",
-    "trim",
-    "upper",
-];
+const SAME: &str = "abs avg coalesce count dense_rank first_value lag last_value lead length lower \
+    ltrim max min ntile nullif nth_value rank replace row_number rtrim substr sum trim upper";
 
-/// Words before a parenthesis that are no functions.
-const KEYWORDS: [&str; 33] = [
-    "all",
-    "and",
-    "as",
-    "between",
-    "by",
-    "case",
-    "distinct",
-    "else",
-    "except",
-    "filter",
-    "from",
-    "having",
-    "in",
-    "intersect",
-    "is",
-    "join",
-    "like",
-    "limit",
-    "materialized",
-    "not",
-    "on",
-    "or",
-    "over",
-    "partition",
-    "select",
-    "then",
-    "union",
-    "using",
-    "values",
-    "when",
-    "where",
-    "with",
-    "escape",
-];
+/// Words that are no functions before a parenthesis, and no names without quotes.
+const KEYWORDS: &str = "all and as between by case distinct else escape except exists filter from \
+    group having in intersect is isnull join like limit materialized not notnull null on or over \
+    partition select set then to union using values when where with";
+
+fn is_in(words: &str, word: &str) -> bool {
+    words.split(' ').any(|it| it == word)
+}
 
 /// The text that SQLite's CURRENT_TIMESTAMP is.
 pub(super) fn moment(format: &str) -> String {
@@ -269,7 +215,7 @@ impl<'s> Work<'s> {
             return Ok(at + 1);
         }
         let is_part = self.before(at).is_some_and(|token| token.kind == TokenKind::Sign(b'.'));
-        if is_call && !is_part && !KEYWORDS.contains(&word.as_str()) {
+        if is_call && !is_part && !is_in(KEYWORDS, &word) {
             return self.call(at, &word);
         }
         if self.follows(at, "as") && !is_call && word != "select" && word != "materialized" {
@@ -303,6 +249,7 @@ impl<'s> Work<'s> {
                 self.out.notes.push("NULLs are sorted last, not first");
                 self.push("ORDER");
             }
+            word if is_in(KEYWORDS, word) => self.push(token.text),
             _ => match self.names.find(&word).cloned() {
                 Some(name) => self.push(&name),
                 None if ["rowid", "_rowid_", "oid"].contains(&word.as_str()) => return Err(word),
@@ -355,7 +302,7 @@ impl<'s> Work<'s> {
             "substr" if self.arguments(at).get(1).is_none_or(|place| !is_positive(place)) => {
                 return Err("substr() from a place that is no positive number".into());
             }
-            _ if SAME.contains(&name) => {
+            _ if is_in(SAME, name) => {
                 if name == "sum" || name == "avg" {
                     self.out.notes.push("sums and means of integers are numeric");
                 }
