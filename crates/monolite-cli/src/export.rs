@@ -8,6 +8,7 @@ mod postgres;
 mod report;
 mod rows;
 mod schema;
+mod target;
 mod translate;
 
 use crate::arguments;
@@ -18,7 +19,7 @@ use crate::out::stdout;
 use crate::{json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use files::Files;
-use map::{Plan, Target};
+use map::Plan;
 use monolite::{Options, ReadTx};
 use postgres::{Postgres, none_refused};
 use report::{Item, Verdict};
@@ -28,6 +29,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use target::Target;
 
 /// The engine's longest for a read: here no other call waits for it.
 const READ_TIME: Duration = Duration::from_secs(86_400);
@@ -272,7 +274,8 @@ fn show(record: &Record<'_>, to: &str, as_json: bool) -> Result<()> {
     let Seconds { looking, copying, constraints, verifying } = record.seconds;
     writeln!(
         out,
-        "{}: {}, {}; {} carried, {} changed, {} not; looked {}, copied {}, finished {}, verified {}",
+        "{}: {}, {}; {} carried, {} changed, {} not; looked {}, copied {}, finished {}, \
+         verified {}",
         // A URL may have a password.
         to.rsplit_once('@').map_or(to, |(_, place)| place),
         words::count(record.tables.len() as u64, "table"),

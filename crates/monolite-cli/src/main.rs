@@ -1,8 +1,9 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 3 done
-//! but for what is named (`export`), 130 stopped by the user, 141 the results are not read any more.
+//! 1 failed (`lint`: something was found), 2 wrong usage, a verb that this build is without, or
+//! (`check`) nothing known, 3 done but for what is named (`export`), 130 stopped by the user, 141
+//! the results are not read any more.
 #![forbid(unsafe_code)]
 
 #[cfg(not(feature = "developer"))]

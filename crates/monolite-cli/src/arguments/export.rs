@@ -7,12 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 const POSTGRES_HELP: &str = "\
 Carry schema and rows to PostgreSQL, and compare both sides.
 
-All rows are of one snapshot. With a URL, everything is done in one transaction: tables, rows, then \
-constraints, indexes and views; then both sides' rows are counted and compared by a checksum, which \
-reads all of them once more. The transaction is committed if they are equal. The schema of the \
-database must be empty; ?options=-csearch_path%3DNAME in the URL names another. With a directory, \
-files for psql are written: psql -f DIR/load.sql. Its constraints that PostgreSQL refuses are \
-warnings of psql.
+All rows are of one snapshot. With a URL, everything is done in one transaction: tables, rows, \
+then constraints, indexes and views; then both sides' rows are counted and compared by a \
+checksum, which reads all of them once more. The transaction is committed if they are equal. The \
+schema of the database must be empty; ?options=-csearch_path%3DNAME in the URL names another. With \
+a directory, files for psql are written: psql -f DIR/load.sql. Constraints that PostgreSQL refuses \
+are warnings of psql then.
 
 No other process may have SOURCE open; export a backup of a database that is in use.
 

@@ -11,74 +11,12 @@ use super::clauses::{self, Reference};
 use super::report::Report;
 use super::rows::Found;
 use super::schema::{self, Column, ForeignKey, Index, Schema, Table};
+use super::target::{Kind, Target, TargetColumn};
 use super::translate::{Names, literal, quoted, translate};
 use anyhow::{Result, bail};
 use monolite::{ReadTx, Value};
 use monolite_sqlite::{Token, TokenKind};
 use std::collections::HashMap;
-
-/// A type in PostgreSQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Bigint,
-    Double,
-    Text,
-    Bytea,
-    /// Of a column without values alone.
-    Numeric,
-}
-
-impl Kind {
-    /// As a column of it is declared. Texts are compared as SQLite does: by their bytes.
-    pub(super) fn sql(self) -> &'static str {
-        match self {
-            Kind::Bigint => "bigint",
-            Kind::Double => "double precision",
-            Kind::Text => "text COLLATE \"C\"",
-            Kind::Bytea => "bytea",
-            Kind::Numeric => "numeric",
-        }
-    }
-}
-
-/// A table to be.
-pub(super) struct Target {
-    pub(super) name: String,
-    pub(super) columns: Vec<TargetColumn>,
-    /// Reads its rows; what names a row is behind the columns.
-    pub(super) select: String,
-    pub(super) key: Vec<String>,
-}
-
-pub(super) struct TargetColumn {
-    pub(super) name: String,
-    pub(super) kind: Kind,
-    pub(super) constraints: &'static str,
-    /// The expression that its values come from.
-    pub(super) generated: Option<String>,
-    pub(super) note: String,
-}
-
-impl Target {
-    /// The statement that makes it, with the generated columns that `is_generated` says.
-    pub(super) fn create(&self, is_generated: impl Fn(usize) -> bool) -> String {
-        let definition = |(at, column): (usize, &TargetColumn)| {
-            let generated = column.generated.as_ref().filter(|_| is_generated(at));
-            let generated = generated
-                .map_or_else(String::new, |it| format!(" GENERATED ALWAYS AS ({it}) STORED"));
-            let (name, kind) = (quoted(&column.name), column.kind.sql());
-            format!("  {name} {kind}{}{generated}", column.constraints)
-        };
-        let columns: Vec<String> = self.columns.iter().enumerate().map(definition).collect();
-        format!("CREATE TABLE {} (\n{}\n)", quoted(&self.name), columns.join(",\n"))
-    }
-
-    /// The names of those columns that rows are written with, or of all.
-    pub(super) fn names(&self, is_wanted: impl Fn(&TargetColumn) -> bool) -> String {
-        let wanted = self.columns.iter().filter(|column| is_wanted(column));
-        wanted.map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ")
-    }
-}
 
 /// Something made when the rows are there.
 pub(super) struct Step {
@@ -500,7 +438,8 @@ impl Plan {
             Reference::Deferred => " DEFERRABLE INITIALLY DEFERRED",
         };
         let sql = format!(
-            "ALTER TABLE {} ADD FOREIGN KEY ({}) REFERENCES {} ({}) ON UPDATE {} ON DELETE {}{when}",
+            "ALTER TABLE {} ADD FOREIGN KEY ({}) REFERENCES {} ({}) \
+             ON UPDATE {} ON DELETE {}{when}",
             quoted(&table.name),
             list(&key.columns),
             quoted(&schema.tables[parent].name),

@@ -2,9 +2,10 @@
 //! checksums are equal. Until then nothing of it is there for others; a process that dies leaves
 //! nothing.
 
-use super::map::{Plan, Step, Target, TargetColumn};
+use super::map::{Plan, Step};
 use super::report::Report;
 use super::rows::{self, MOST_REFUSED, Refused, Sum};
+use super::target::{Target, TargetColumn};
 use super::translate::quoted;
 use super::{Progress, Source};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};

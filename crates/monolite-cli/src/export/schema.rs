@@ -181,7 +181,8 @@ fn columns(tx: &ReadTx<'_>, table: &str) -> Result<(Vec<Column>, Vec<usize>)> {
 /// The indexes, and where each is from.
 fn indexes(tx: &ReadTx<'_>, table: &str) -> Result<Vec<(Index, String)>> {
     let sql = "SELECT i.name, i.\"unique\", i.origin, s.sql FROM pragma_index_list(?1) i \
-               LEFT JOIN sqlite_schema s ON s.name = i.name AND s.type = 'index' ORDER BY i.seq DESC";
+               LEFT JOIN sqlite_schema s ON s.name = i.name AND s.type = 'index' \
+               ORDER BY i.seq DESC";
     let of = |row: &Row<'_>| {
         Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?))
     };

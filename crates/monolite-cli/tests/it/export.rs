@@ -132,7 +132,8 @@ fn columns_of_several_types_are_refused_or_made_texts() {
     let source = ground.source(
         "mixed.db",
         "CREATE TABLE m(id INTEGER PRIMARY KEY, v ANY, big ANY) STRICT;
-         INSERT INTO m VALUES (1, 5, 9007199254740993), (2, 'five', 0.5), (3, x'0a', 1), (4, 1.5, 2);",
+         INSERT INTO m VALUES (1, 5, 9007199254740993), (2, 'five', 0.5), (3, x'0a', 1),
+                              (4, 1.5, 2);",
     );
     let refused = export(&source, &url, &[]);
     assert_eq!(refused.status.code(), Some(1));
@@ -195,7 +196,7 @@ fn a_comparison_notices_a_changed_a_lost_and_a_doubled_row() {
             "UPDATE t SET d = '\\x00ff' WHERE a = 7",
             "checksums",
         ),
-        // A sum of hashes, unlike an exclusive or, sees a row that is there twice, and one that is not.
+        // Unlike an exclusive or, a sum sees a row that is there twice.
         (
             "DELETE FROM t WHERE a = 7",
             "INSERT INTO t VALUES (7, 7 / 3.0, 'row 7', '\\x00ff')",
