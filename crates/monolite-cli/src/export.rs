@@ -1,7 +1,7 @@
 //! `monolite export postgres`: a database's schema and rows, on one snapshot, into a PostgreSQL or
 //! into files for `psql`, with a report of all that is not the same there.
 
-mod clauses;
+pub(crate) mod clauses;
 mod files;
 mod map;
 mod postgres;

@@ -18,6 +18,7 @@ mod developer;
 mod export;
 mod interrupt;
 mod json;
+mod lint;
 mod migrate;
 mod out;
 mod serve;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Export(command) => export::run(&command),
+        Command::Lint(arguments) => lint::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
@@ -54,6 +56,10 @@ fn main() -> ExitCode {
         Err(error) if error.is::<interrupt::Stopped>() => {
             complain(&error.to_string());
             ExitCode::from(130)
+        }
+        Err(error) if error.is::<lint::Found>() => {
+            complain(&error.to_string());
+            ExitCode::FAILURE
         }
         Err(error) if error.is::<export::Losses>() => {
             complain(&error.to_string());

@@ -30,12 +30,12 @@ pub(super) enum Reference {
 }
 
 /// The tokens of a text, without blanks.
-pub(super) fn tokens(sql: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(sql: &str) -> Vec<Token<'_>> {
     Scan::of(sql).filter(|token| token.kind != TokenKind::Blank).collect()
 }
 
 /// The number of the token that closes the parenthesis at `open`.
-fn closing(tokens: &[Token<'_>], open: usize) -> usize {
+pub(crate) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.kind {
@@ -49,7 +49,7 @@ fn closing(tokens: &[Token<'_>], open: usize) -> usize {
 }
 
 /// The parts between commas that are in no parentheses.
-fn split<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
+pub(crate) fn split<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
     let mut depth = 0_i32;
     let is_comma = |token: &Token<'_>| {
         match token.kind {

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use crate::{complaint, monolite};
 
 /// A server, with a database for each test, and a directory.
-struct Ground {
+pub(crate) struct Ground {
     directory: TempDir,
     runtime: Runtime,
     server: Server,
@@ -25,7 +25,7 @@ struct Ground {
 
 impl Ground {
     /// Says in the list of the gate that `test` could not run, where there is no PostgreSQL.
-    fn of(test: &str) -> Option<Ground> {
+    pub(crate) fn of(test: &str) -> Option<Ground> {
         if let Err(reason) = find_binaries() {
             if let Some(list) = std::env::var_os("MONOLITE_SKIPS") {
                 let file = std::fs::OpenOptions::new().append(true).create(true).open(list);
@@ -40,7 +40,7 @@ impl Ground {
     }
 
     /// A SQLite file that holds what `sql` says.
-    fn source(&self, name: &str, sql: &str) -> PathBuf {
+    pub(crate) fn source(&self, name: &str, sql: &str) -> PathBuf {
         monolite_sqlite::initialize().expect("it works");
         let file = self.directory.path().join(name);
         let plain = Connection::open(&file).expect("it works");
@@ -49,7 +49,7 @@ impl Ground {
     }
 
     /// Makes an empty database, and gives its URL.
-    fn database(&self, name: &str) -> String {
+    pub(crate) fn database(&self, name: &str) -> String {
         self.ask("postgres", &format!("CREATE DATABASE {name}")).expect("it works");
         let port = self.server.config().get_ports()[0];
         format!("postgres://monolite@127.0.0.1:{port}/{name}")
@@ -66,20 +66,28 @@ impl Ground {
 
     /// The first value that a statement gives, or PostgreSQL's complaint.
     fn ask(&self, database: &str, sql: &str) -> Result<String, String> {
+        Ok(self.all(database, sql)?.into_iter().next().unwrap_or_default())
+    }
+
+    /// All values that it gives, row by row.
+    pub(crate) fn all(&self, database: &str, sql: &str) -> Result<Vec<String>, String> {
         let client = self.client(database);
         let answer = self.runtime.block_on(client.simple_query(sql));
         let answer = answer.map_err(|error| {
             error.as_db_error().map_or_else(|| error.to_string(), |it| it.message().to_owned())
         })?;
-        let value = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+        let rows = answer.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        Ok(value.unwrap_or_default())
+        let of = |row: &tokio_postgres::SimpleQueryRow| -> Vec<String> {
+            (0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect()
+        };
+        Ok(rows.flat_map(of).collect())
     }
 }
 
-fn export(source: &Path, to: &str, words: &[&str]) -> Output {
+pub(crate) fn export(source: &Path, to: &str, words: &[&str]) -> Output {
     let source = source.to_str().expect("the name is plain");
     monolite(&[&["export", "postgres", source, "--to", to], words].concat())
 }

@@ -11,6 +11,7 @@ mod conform;
 mod export;
 mod files;
 mod handover;
+mod lint;
 mod serve;
 mod sql;
 #[cfg(feature = "developer")]
