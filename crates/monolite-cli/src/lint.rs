@@ -3,8 +3,6 @@
 //! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
-mod rules;
-
 use crate::arguments;
 use crate::export::clauses::{self, split};
 use crate::out::stdout;
@@ -12,11 +10,31 @@ use crate::{backup, json, words};
 use anyhow::{Context as _, Result};
 use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
-use rules::{FUNCTIONS, RULES, Rule, SEVERAL, SUBSTR};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
+
+/// The name of each rule, what is otherwise, and the remedy; behind an empty line, of functions.
+const RULES: &str = include_str!("lint/rules.txt");
+
+/// A line of them.
+type Rule = (&'static str, &'static str, &'static str);
+
+/// The first rule of a part whose name `is_it`.
+fn rule(part: &'static str, is_it: impl Fn(&str) -> bool) -> Option<Rule> {
+    let mut rules = part.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(" | ")?;
+        let (difference, remedy) = rest.split_once(" | ")?;
+        Some((name, difference, remedy))
+    });
+    rules.find(|(name, ..)| is_it(name))
+}
+
+/// The parts for words, and for functions.
+fn parts() -> (&'static str, &'static str) {
+    RULES.split_once("\n\n").expect("there are two")
+}
 
 /// Something was found.
 #[derive(Debug)]
@@ -167,9 +185,9 @@ struct Lint<'s> {
 }
 
 impl Lint<'_> {
-    fn add(&mut self, at: usize, rule: &str) {
-        let rule = RULES.iter().find(|(name, ..)| *name == rule).expect("it is in the table");
-        self.found.push((at, *rule));
+    fn add(&mut self, at: usize, name: &str) {
+        let found = rule(parts().0, |it| it == name).expect("it is in the table");
+        self.found.push((at, found));
     }
 
     /// The word at `at` in lower case; nothing of what is quoted.
@@ -304,7 +322,7 @@ impl Lint<'_> {
             "limit" => self.limit(at),
             "autoincrement" => self.add(at, "autoincrement"),
             "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
-            "current_timestamp" | "current_date" | "current_time" => self.add(at, "now"),
+            _ if word.starts_with("current_") => self.add(at, "now"),
             "not" if next == "null" && before != "is" && !is_create => self.add(at, "not-null"),
             "x" if self.tokens.get(at + 1).is_some_and(|it| {
                 it.kind == TokenKind::Text && it.at == self.tokens[at].at + 1
@@ -328,19 +346,14 @@ impl Lint<'_> {
     fn call(&mut self, at: usize, name: &str) {
         let end = clauses::closing(&self.tokens, at + 1).min(self.tokens.len());
         let arguments = split(&self.tokens[at + 2..end]);
+        let place = arguments.get(1).and_then(|place| place.first());
+        let is_from_end = place.is_some_and(|it| it.kind != TokenKind::Number || it.text == "0");
         if has("min max", name) && arguments.len() > 1 {
-            self.found.push((at, SEVERAL));
+            self.add(at, "min");
+        } else if has("substr substring", name) && is_from_end {
+            self.add(at, "substr");
         }
-        if has("substr substring", name)
-            && arguments
-                .get(1)
-                .and_then(|it| it.first())
-                .is_some_and(|it| it.kind != TokenKind::Number || it.text == "0")
-        {
-            self.found.push((at, SUBSTR));
-        }
-        if let Some((_, difference, remedy)) = FUNCTIONS.iter().find(|(names, ..)| has(names, name))
-        {
+        if let Some((_, difference, remedy)) = rule(parts().1, |names| has(names, name)) {
             self.found.push((at, ("function", difference, remedy)));
         }
     }

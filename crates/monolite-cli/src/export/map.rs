@@ -546,7 +546,9 @@ fn default(tx: &ReadTx<'_>, text: &str, kind: Kind) -> Result<(String, String), 
         }
         _ => {
             let translated = translate(text, &Names::default())?;
-            return Ok((translated.sql, translated.notes.join("; ")));
+            // A column converts in SQLite, and has to be asked to here.
+            let sql = format!("CAST({} AS {})", translated.sql, name(kind));
+            return Ok((sql, translated.notes.join("; ")));
         }
     };
     let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9e15;

@@ -11,13 +11,14 @@ use crate::export::{Ground, export};
 use crate::{complaint, monolite};
 
 const SCHEMA: &str = "\
-CREATE TABLE item(id bigint PRIMARY KEY, name text, price double precision, stock bigint, flag bigint,
-                  data text, \"Kind\" text);
+CREATE TABLE item(id bigint PRIMARY KEY, name text, price double precision, stock bigint,
+                  flag bigint, data text, \"Kind\" text);
 CREATE TABLE sale(item bigint, count bigint NOT NULL, UNIQUE (item));
 ";
 
 const ROWS: &str = "
-    INSERT INTO item VALUES (1, 'Tea', 2.5, 7, 1, '{\"a\": 1}', 'hot'), (2, 'milk', 1.5, 0, 0, '{}', NULL),
+    INSERT INTO item VALUES (1, 'Tea', 2.5, 7, 1, '{\"a\": 1}', 'hot'),
+                            (2, 'milk', 1.5, 0, 0, '{}', NULL),
                             (3, 'TEA', 0.5, NULL, 1, '{}', 'hot');
     INSERT INTO sale VALUES (1, 5), (2, 3);";
 
@@ -110,9 +111,10 @@ const CLEAN: &[&str] = &[
     "SELECT name || '-' || id FROM item WHERE id BETWEEN 1 AND flag",
     "SELECT CASE WHEN flag = 1 THEN 'a' ELSE 'b' END FROM item WHERE id IN (1, 7) LIMIT 1 OFFSET 0",
     "SELECT coalesce(stock, 0) / 2, substr(name, 2, 3), length(name) FROM item WHERE id = 1",
-    "SELECT s.count FROM sale s JOIN item i ON i.id = s.item WHERE i.name = 'Tea' -- rowid == \"x\"",
+    "SELECT s.count FROM sale s JOIN item i ON i.id = s.item WHERE name = 'Tea' -- rowid == \"x\"",
     "SELECT id FROM item ORDER BY stock NULLS FIRST, id",
-    "INSERT INTO sale(item, count) VALUES (1, 9) ON CONFLICT (item) DO UPDATE SET count = excluded.count
+    "INSERT INTO sale(item, count) VALUES (1, 9) ON CONFLICT (item)
+     DO UPDATE SET count = excluded.count
      RETURNING count",
     "INSERT INTO sale VALUES (7, 1) ON CONFLICT DO NOTHING RETURNING item",
     "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT i FROM n",

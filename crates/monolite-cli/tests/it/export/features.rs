@@ -47,7 +47,7 @@ const FEATURES: &[Feature] = &[
     (
         "DEFAULTs of dates by functions",
         "CREATE TABLE f4(id INTEGER, a TEXT DEFAULT (datetime('now')), b TEXT DEFAULT CURRENT_DATE,
-                         c INTEGER DEFAULT (unixepoch()),
+                         c INTEGER DEFAULT (strftime('%s', 'now')),
                          d TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) STRICT;",
         &[("carried", "default", "f4.a", ""), ("carried", "default", "f4.c", "")],
         &[
