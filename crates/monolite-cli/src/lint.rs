@@ -136,15 +136,23 @@ fn show(findings: &[Finding], as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The parts of a `CREATE TABLE`: the definitions in its parentheses, and what follows.
+/// The definitions of a `CREATE TABLE`, and what follows; or that of an `ALTER TABLE … ADD`.
 fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<(Vec<&'t [Token<'s>]>, &'t [Token<'s>])> {
-    let mut starts =
-        tokens.iter().filter(|token| !token.is_word("temp") && !token.is_word("temporary"));
-    let is_table = starts.next()?.is_word("create") && starts.next()?.is_word("table");
+    let is_temporary = |token: &Token<'_>| token.is_word("temp") || token.is_word("temporary");
+    let mut starts = tokens.iter().filter(|token| !is_temporary(token));
+    let verb = starts.next()?;
+    if !starts.next()?.is_word("table") {
+        return None;
+    }
+    if verb.is_word("alter") {
+        let add = tokens.iter().position(|token| token.is_word("add"))?;
+        let start = add + 1 + usize::from(tokens.get(add + 1)?.is_word("column"));
+        return Some((vec![&tokens[start..]], &[]));
+    }
     let open = tokens.iter().position(|token| token.kind == TokenKind::Sign(b'('))?;
     let close = clauses::closing(tokens, open).min(tokens.len());
     let behind = tokens.get(close + 1..).unwrap_or_default();
-    is_table.then(|| (split(&tokens[open + 1..close]), behind))
+    verb.is_word("create").then(|| (split(&tokens[open + 1..close]), behind))
 }
 
 /// The type of a column's definition, in upper case.
@@ -206,7 +214,7 @@ impl Lint<'_> {
 
     fn look(&mut self) {
         let tokens = self.tokens.clone();
-        let is_create = self.word(0) == "create";
+        let is_create = has("create alter", &self.word(0));
         self.statement();
         if let Some((definitions, behind)) = definitions(&tokens) {
             self.table(&definitions, behind);
@@ -262,6 +270,7 @@ impl Lint<'_> {
         let place = |token: &Token<'_>| self.tokens.iter().position(|it| it.at == token.at);
         let mut found = Vec::new();
         let is_strict = behind.iter().any(|token| token.is_word("strict"));
+        found.extend((!is_strict && self.word(0) == "create").then_some((Some(0), "affinity")));
         for token in behind {
             found.extend(token.is_word("strict").then(|| (place(token), "strict")));
             found.extend(token.is_word("without").then(|| (place(token), "without-rowid")));
@@ -273,7 +282,6 @@ impl Lint<'_> {
             if !has("BIGINT TEXT NUMERIC", &declared) && declared != "DOUBLE PRECISION" {
                 found.push((at, "type"));
             }
-            found.extend((!is_strict).then_some((at, "affinity")));
             let first = &definition[0];
             if first.kind == TokenKind::Word && first.text.chars().any(char::is_uppercase) {
                 found.push((at, "names"));

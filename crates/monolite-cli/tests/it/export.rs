@@ -227,6 +227,38 @@ fn a_comparison_notices_a_changed_a_lost_and_a_doubled_row() {
     }
 }
 
+#[test]
+fn an_export_that_is_killed_or_stopped_leaves_nothing() {
+    let Some(ground) = Ground::of("export: killed") else { return };
+    let url = ground.database("killed");
+    let source = ground.source(
+        "killed.db",
+        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT) STRICT;
+         WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)
+         INSERT INTO t SELECT i, 'row ' || i FROM n;",
+    );
+    let tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+    let of_ours =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'monolite export'";
+    for (signal, code) in [("KILL", None), ("INT", Some(130))] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_monolite"))
+            .args(["export", "postgres", source.to_str().expect("plain"), "--to", &url])
+            .spawn()
+            .expect("it starts");
+        let is_copying = format!("{of_ours} AND query LIKE 'COPY%FROM STDIN%'");
+        while ground.ask("killed", &is_copying) != Ok("1".into()) {
+            assert_eq!(child.try_wait().expect("it works"), None, "it was too quick to be stopped");
+        }
+        let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(kill.expect("it starts").success());
+        assert_eq!(child.wait().expect("it works").code(), code);
+        while ground.ask("killed", of_ours) != Ok("0".into()) {}
+        assert_eq!(ground.ask("killed", tables), Ok("0".into()), "{signal}");
+    }
+    let made = export(&source, &url, &[]);
+    assert_eq!(made.status.code(), Some(0), "{}", complaint(&made));
+}
+
 /// Loads a directory as a user does.
 fn load(ground: &Ground, directory: &Path, database: &str) -> Output {
     let port = ground.server.config().get_ports()[0].to_string();

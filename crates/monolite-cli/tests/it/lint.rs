@@ -62,6 +62,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("type", "CREATE TABLE a5(a DATETIME)"),
     ("type", "CREATE TABLE a6(a BLOB)"),
     ("type", "CREATE TABLE a7(a)"),
+    ("type", "ALTER TABLE item ADD COLUMN made DATETIME NOT NULL DEFAULT ''"),
     ("pragma", "PRAGMA user_version"),
     ("attach", "ATTACH ':memory:' AS other"),
     ("maintenance", "EXPLAIN QUERY PLAN SELECT 1"),
@@ -120,6 +121,7 @@ const CLEAN: &[&str] = &[
     "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT i FROM n",
     "UPDATE item SET name = upper(name) WHERE id = 2 RETURNING name",
     "SELECT id FROM item WHERE name IS DISTINCT FROM 'Tea' AND EXISTS (SELECT 1 FROM sale)",
+    "ALTER TABLE item ADD COLUMN note text NOT NULL DEFAULT ''",
     "SELECT CAST(id AS bigint) FROM item WHERE \"Kind\" = 'hot' AND id = 1",
 ];
 
