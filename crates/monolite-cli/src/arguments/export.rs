@@ -35,8 +35,8 @@ pub(crate) struct ExportPostgres {
     #[arg(value_name = "SOURCE", value_parser = super::files::file())]
     pub(crate) source: PathBuf,
 
-    /// URL of an empty database (postgres://user@host/name; the password may be in PGPASSWORD), or a
-    /// directory to make
+    /// URL of an empty database (postgres://user@host/name?sslmode=require; the password may be in
+    /// PGPASSWORD), or a directory to make
     #[arg(long, value_name = "URL|DIR")]
     pub(crate) to: String,
 

@@ -12,7 +12,10 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures_util::{SinkExt as _, StreamExt as _, pin_mut};
 use std::io::Cursor;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, NoTls, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// What begins a binary COPY: its signature, flags, and the length of an extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -45,11 +48,10 @@ impl Postgres {
             .enable_all()
             .build()
             .context("the threads of the client do not start")?;
-        let client = runtime.block_on(async {
-            let (client, connection) = config.connect(NoTls).await?;
-            tokio::spawn(connection);
-            Ok::<_, tokio_postgres::Error>(client)
-        });
+        let client = match config.get_ssl_mode() {
+            SslMode::Require => runtime.block_on(connected(&config, tls()?)),
+            _ => runtime.block_on(connected(&config, NoTls)),
+        };
         let client = client.map_err(|error| said("cannot connect to PostgreSQL", &error))?;
         let postgres = Postgres { runtime, client };
         postgres.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
@@ -238,6 +240,25 @@ impl Postgres {
     /// Lets all of it be there.
     pub(super) fn commit(self) -> Result<()> {
         self.run("COMMIT").context("whether the export is there is not known: look")
+    }
+}
+
+async fn connected<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket, Stream: Send + 'static>,
+{
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Connections that the system's certificates vouch for.
+fn tls() -> Result<MakeRustlsConnect> {
+    // It fails if there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match MakeRustlsConnect::with_native_certs() {
+        Ok((tls, _)) => Ok(tls),
+        Err(errors) => bail!("the system's certificates cannot be read: {errors:?}"),
     }
 }
 
