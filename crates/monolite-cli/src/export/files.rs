@@ -43,7 +43,9 @@ impl Files {
             .tempdir_in(parent.unwrap_or(Path::new(".")))
             .with_context(|| format!("cannot make a directory beside {}", target.display()))?;
         fs::create_dir(unfinished.path().join("data"))?;
-        let load = "\\set ON_ERROR_STOP on\nBEGIN;\n\\ir schema.sql\n".to_owned();
+        let load = "\\set ON_ERROR_STOP on\nBEGIN;\nSET LOCAL client_encoding = 'UTF8';\n\
+                    SET LOCAL standard_conforming_strings = on;\n\\ir schema.sql\n"
+            .to_owned();
         let target = target.to_owned();
         Ok(Files { target, unfinished, schema: String::new(), load, tables: 0 })
     }
@@ -76,12 +78,10 @@ impl Files {
         })?;
         out.write_all(b"\\.\n")?;
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
-        let (wrong, rows) = (literal(&format!("{} has not all rows", target.name)), sum.rows);
-        write!(
-            self.load,
-            "\\ir {name}\nDO $$BEGIN IF (SELECT count(*) FROM {table}) <> {rows} THEN \
-             RAISE EXCEPTION {wrong}; END IF; END$$;\n"
-        )?;
+        let wrong = literal(&format!("{} has not all rows", target.name).replace('%', "%%"));
+        let count = format!("(SELECT count(*) FROM {table}) <> {}", sum.rows);
+        let body = format!("BEGIN IF {count} THEN RAISE EXCEPTION {wrong}; END IF; END");
+        writeln!(self.load, "\\ir {name}\nDO {};", literal(&body))?;
         Ok(sum)
     }
 

@@ -215,7 +215,10 @@ fn column_name(name: &str) -> String {
 
 /// The names of a table's columns, in any case, and of its rowid.
 fn names(table: &Table) -> Names {
-    let mut names = Names::of(table.columns.iter().map(|column| column.name.as_str()));
+    let mut names = Names::default();
+    for column in &table.columns {
+        names.alias(&column.name, &column_name(&column.name));
+    }
     if let Some(rowid) = table.rowid {
         for name in ["rowid", "_rowid_", "oid"] {
             names.alias(name, &table.columns[rowid].name);
@@ -469,16 +472,19 @@ impl Plan {
 fn view_names(schema: &Schema, sql: &str) -> Names {
     let words: Vec<String> = clauses::tokens(sql).iter().filter_map(Token::name).collect();
     let is_used = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
-    let tables = schema.tables.iter().filter(|table| is_used(&table.name)).flat_map(|table| {
-        let columns = table.columns.iter().map(|column| column.name.as_str());
-        columns.chain([table.name.as_str()])
-    });
-    let views = schema
-        .views
-        .iter()
-        .filter(|view| is_used(&view.name))
-        .flat_map(|view| view.columns.iter().map(String::as_str).chain([view.name.as_str()]));
-    Names::of(tables.chain(views))
+    let mut names = Names::default();
+    for table in schema.tables.iter().filter(|table| is_used(&table.name)) {
+        names.alias(&table.name, &table.name);
+        for column in &table.columns {
+            names.alias(&column.name, &column_name(&column.name));
+        }
+    }
+    for view in schema.views.iter().filter(|view| is_used(&view.name)) {
+        for name in view.columns.iter().chain([&view.name]) {
+            names.alias(name, name);
+        }
+    }
+    names
 }
 
 /// The columns of an index, to a user.

@@ -55,7 +55,8 @@ impl Postgres {
         let client = client.map_err(|error| said("cannot connect to PostgreSQL", &error))?;
         let postgres = Postgres { runtime, client };
         postgres.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        postgres.run("SET LOCAL statement_timeout = 0; SET LOCAL row_security = off")?;
+        postgres
+            .run("SET LOCAL statement_timeout = 0; SET LOCAL standard_conforming_strings = on")?;
         let encoding = postgres.ask("SHOW server_encoding")?;
         ensure!(
             encoding.as_deref() == Some("UTF8"),

@@ -52,13 +52,9 @@ pub(super) struct Translated {
 pub(super) struct Names(HashMap<String, String>);
 
 impl Names {
-    pub(super) fn of<'n>(names: impl Iterator<Item = &'n str>) -> Names {
-        Names(names.map(|name| (name.to_lowercase(), quoted(name))).collect())
-    }
-
-    /// Lets `name` stand for the column `column`.
+    /// Lets `name` stand for the column `column`, if it stands for none.
     pub(super) fn alias(&mut self, name: &str, column: &str) {
-        self.0.entry(name.into()).or_insert_with(|| quoted(column));
+        self.0.entry(name.to_lowercase()).or_insert_with(|| quoted(column));
     }
 
     fn find(&self, name: &str) -> Option<&String> {

@@ -396,6 +396,15 @@ const FEATURES: &[Feature] = &[
         &[],
     ),
     (
+        "names that a script could trip over",
+        "CREATE TABLE \"f43 100% $$ ':v' \\\"(ctid INTEGER CHECK (ctid > 0), \"a%b\" TEXT
+             DEFAULT '\\', CHECK (\"a%b\" <> ':v')) STRICT;
+         INSERT INTO \"f43 100% $$ ':v' \\\"(ctid) VALUES (1);",
+        &[("carried", "check", "CHECK (ctid > 0)", "")],
+        &[("SELECT \"a%b\" FROM \"f43 100% $$ ':v' \\\"", "\\"),
+          ("INSERT INTO \"f43 100% $$ ':v' \\\" VALUES (0)", "!ctid")],
+    ),
+    (
         "a DEFAULT that its column does not take, and a division",
         "CREATE TABLE f42(a INTEGER DEFAULT 'x', b INTEGER, c INTEGER CHECK (c / b > 1));
          INSERT INTO f42 VALUES (1, 2, 8);",
