@@ -6,7 +6,7 @@ use super::map::{Plan, Step};
 use super::report::Report;
 use super::rows::{self, MOST_REFUSED, Refused, Sum};
 use super::target::{Target, TargetColumn};
-use super::translate::quoted;
+use super::translate::{literal, quoted};
 use super::{Progress, Source};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures_util::{SinkExt as _, StreamExt as _, pin_mut};
@@ -55,8 +55,10 @@ impl Postgres {
         let client = client.map_err(|error| said("cannot connect to PostgreSQL", &error))?;
         let postgres = Postgres { runtime, client };
         postgres.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        postgres
-            .run("SET LOCAL statement_timeout = 0; SET LOCAL standard_conforming_strings = on")?;
+        postgres.run(
+            "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
+             SET LOCAL standard_conforming_strings = on",
+        )?;
         let encoding = postgres.ask("SHOW server_encoding")?;
         ensure!(
             encoding.as_deref() == Some("UTF8"),
@@ -223,7 +225,14 @@ impl Postgres {
     /// Tries one step; `Err` within is why PostgreSQL refuses it.
     fn step(&self, step: &Step, report: &mut Report) -> Result<Result<(), String>> {
         let Err(error) = self.tried(&step.sql) else {
-            report.noted(step.kind, &step.name, &step.note);
+            let mut note = step.note.clone();
+            if step.kind == "view"
+                && let Some(columns) = self.booleans(&step.name)?
+            {
+                let semicolon = if note.is_empty() { "" } else { "; " };
+                note = format!("{note}{semicolon}boolean, not 0 and 1: {columns}");
+            }
+            report.noted(step.kind, &step.name, &note);
             return Ok(Ok(()));
         };
         if error.as_db_error().is_none() {
@@ -236,6 +245,15 @@ impl Postgres {
             return Ok(Ok(()));
         }
         Ok(Err(message(&error)))
+    }
+
+    /// The columns of a view that are conditions.
+    fn booleans(&self, view: &str) -> Result<Option<String>> {
+        let view = literal(&quoted(view));
+        self.ask(&format!(
+            "SELECT string_agg(attname, ', ') FROM pg_attribute \
+             WHERE attrelid = {view}::regclass AND atttypid = 'boolean'::regtype"
+        ))
     }
 
     /// Lets all of it be there.

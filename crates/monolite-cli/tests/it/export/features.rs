@@ -200,8 +200,10 @@ const FEATURES: &[Feature] = &[
          INSERT INTO f20 VALUES (1, 'Ann', 5), (2, 'bob', NULL);
          CREATE VIEW f20_v AS SELECT w.Total AS Sum, w.ID FROM f20_w w WHERE w.total IS NOT 7;
          CREATE VIEW f20_w AS SELECT id, coalesce(sum(N), 0) Total FROM f20
-             WHERE name LIKE 'a%' GROUP BY id;",
-        &[("carried", "view", "f20_v", ""), ("changed", "view", "f20_w", "numeric")],
+             WHERE name LIKE 'a%' GROUP BY id;
+         CREATE VIEW f20_b AS SELECT n > 3 AS big FROM f20;",
+        &[("carried", "view", "f20_v", ""), ("changed", "view", "f20_w", "numeric"),
+          ("changed", "view", "f20_b", "boolean, not 0 and 1: big")],
         &[("SELECT \"Sum\" || '/' || \"Id\" FROM f20_v", "5/1")],
     ),
     (
