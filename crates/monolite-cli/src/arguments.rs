@@ -1,12 +1,16 @@
 //! What may be said on the command line.
 
 mod archive;
+mod export;
 mod files;
+mod lint;
 mod serve;
 mod sql;
 
 pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
+pub(crate) use export::{Export, ExportPostgres};
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
+pub(crate) use lint::Lint;
 pub(crate) use serve::{Serve, Token};
 pub(crate) use sql::{Mode, Sql};
 
@@ -34,6 +38,14 @@ pub(crate) enum Command {
     /// Change a database's schema step by step, each step once
     #[command(subcommand, long_about = files::MIGRATE_HELP)]
     Migrate(Migrate),
+
+    /// Carry a database to a bigger engine, with a report of what is not the same there
+    #[command(subcommand)]
+    Export(Export),
+
+    /// List what of a schema and of statements another engine would treat otherwise
+    #[command(long_about = lint::LINT_HELP)]
+    Lint(Lint),
 
     /// Serve databases over the network, for the clients of libSQL
     #[command(long_about = serve::SERVE_HELP)]

@@ -6,7 +6,7 @@ use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
 use crate::{json, words};
 use anyhow::{Context as _, Result, anyhow, ensure};
-use monolite::{Database, Error, ErrorKind, JobMonitor};
+use monolite::{Database, Error, ErrorKind, JobMonitor, Options};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
@@ -94,8 +94,13 @@ pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -
 /// Opens an existing database that no other process has open. The error for a missing one ends with
 /// `remedy`.
 pub(crate) fn open(file: &Path, remedy: &str) -> Result<Database> {
+    open_with(Options::new(), file, remedy)
+}
+
+/// The same, with options.
+pub(crate) fn open_with(options: Options, file: &Path, remedy: &str) -> Result<Database> {
     ensure!(file.exists(), "{} does not exist; {remedy}", file.display());
-    Database::open(file).map_err(|error| match error.kind() {
+    options.open(file).map_err(|error| match error.kind() {
         ErrorKind::Overloaded => held(&error),
         _ => error.into(),
     })

@@ -1,8 +1,9 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 130
-//! stopped by the user, 141 the results are not read any more.
+//! 1 failed (`lint`: something was found), 2 wrong usage, a verb that this build is without, or
+//! (`check`) nothing known, 3 done but for what is named (`export`), 130 stopped by the user, 141
+//! the results are not read any more.
 #![forbid(unsafe_code)]
 
 #[cfg(not(feature = "developer"))]
@@ -14,8 +15,10 @@ mod bar;
 mod check;
 #[cfg(feature = "developer")]
 mod developer;
+mod export;
 mod interrupt;
 mod json;
+mod lint;
 mod migrate;
 mod out;
 mod serve;
@@ -43,6 +46,8 @@ fn main() -> ExitCode {
         Command::Conform(arguments) => developer::conform(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Export(command) => export::run(&command),
+        Command::Lint(arguments) => lint::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
@@ -56,6 +61,14 @@ fn main() -> ExitCode {
         Err(error) if error.is::<interrupt::Stopped>() => {
             complain(&error.to_string());
             ExitCode::from(130)
+        }
+        Err(error) if error.is::<lint::Found>() => {
+            complain(&error.to_string());
+            ExitCode::FAILURE
+        }
+        Err(error) if error.is::<export::Losses>() => {
+            complain(&error.to_string());
+            ExitCode::from(3)
         }
         Err(error) => {
             complain(&format!("error: {error:#}"));

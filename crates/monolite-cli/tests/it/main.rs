@@ -8,8 +8,10 @@ mod archive;
 mod bench;
 #[cfg(feature = "developer")]
 mod conform;
+mod export;
 mod files;
 mod handover;
+mod lint;
 mod serve;
 mod sql;
 #[cfg(feature = "developer")]

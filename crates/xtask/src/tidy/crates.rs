@@ -25,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "monolite",
             "monolite-archive",
             "monolite-ltx",
+            "monolite-sqlite",
         ],
     ),
     ("monolite-server", &["monolite", "monolite-archive", "monolite-sqlite"]),

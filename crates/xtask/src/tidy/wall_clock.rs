@@ -19,7 +19,8 @@ const PRODUCTS: [&str; 6] = [
 ];
 
 /// Where it is read, and what for.
-const ROOMS: [(&str, &str); 5] = [
+const ROOMS: [(&str, &str); 6] = [
+    ("monolite-cli/src/export/translate.rs", "SQL that gives the time, as PostgreSQL says it"),
     ("monolite-server/src/auth.rs", "whether a token has ended, as those mean it who sign it"),
     ("monolite/src/activity/slow.rs", "when a call was slow, to be shown"),
     ("monolite-sqlite/src/surroundings.rs", "the time that a user's SQL asks for"),

@@ -1,0 +1,292 @@
+//! `monolite export postgres`: a database's schema and rows, on one snapshot, into a PostgreSQL or
+//! into files for `psql`, with a report of all that is not the same there.
+
+pub(crate) mod clauses;
+mod files;
+mod map;
+mod postgres;
+mod report;
+mod rows;
+mod schema;
+mod target;
+mod translate;
+
+use crate::arguments;
+use crate::backup;
+use crate::bar::Bar;
+use crate::interrupt::{self, Stopped};
+use crate::out::stdout;
+use crate::{json, words};
+use anyhow::{Context as _, Result, bail, ensure};
+use files::Files;
+use map::Plan;
+use monolite::{Options, ReadTx};
+use postgres::{Postgres, none_refused};
+use report::{Item, Verdict};
+use rows::{MOST_REFUSED, Refused, Sum};
+use serde::Serialize;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use target::Target;
+
+/// The engine's longest for a read: here no other call waits for it.
+const READ_TIME: Duration = Duration::from_secs(86_400);
+
+/// How often progress is shown.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Something of the schema is not there.
+#[derive(Debug)]
+pub(crate) struct Losses(u64);
+
+impl std::fmt::Display for Losses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "all rows are there; {} not carried, see the report", self.0)
+    }
+}
+
+impl std::error::Error for Losses {}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Record<'r> {
+    tables: Vec<Counted<'r>>,
+    items: &'r [Item],
+    seconds: Seconds,
+}
+
+#[derive(Serialize)]
+struct Counted<'r> {
+    table: &'r str,
+    rows: u64,
+    /// Of this side; the other's is equal, where there is one.
+    checksum: String,
+}
+
+/// What the parts took.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Seconds {
+    looking: f64,
+    copying: f64,
+    constraints: f64,
+    verifying: f64,
+}
+
+/// Where rows come from.
+#[derive(Clone, Copy)]
+struct Source<'t, 'c>(&'t ReadTx<'c>);
+
+impl Source<'_, '_> {
+    /// Gives each row to `take`, as a tuple; those that cannot be one are noted in `refused`.
+    fn each(
+        self,
+        target: &Target,
+        refused: &mut Vec<Refused>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut statement = self.0.prepare(&target.select)?;
+        let mut rows = statement.query(())?;
+        let mut tuple = Vec::new();
+        while let Some(row) = rows.next()? {
+            tuple.clear();
+            match rows::tuple(row, target, &mut tuple)? {
+                Ok(()) => take(&tuple)?,
+                Err((column, why)) if refused.len() < MOST_REFUSED => refused.push(Refused {
+                    table: target.name.clone(),
+                    row: rows::key(row, target),
+                    column: target.columns[column].name.clone(),
+                    why,
+                }),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows how far the export is, and ends it when the user asks.
+struct Progress<'b> {
+    bar: &'b Bar,
+    stop: &'b AtomicBool,
+    doing: &'static str,
+    shown: Instant,
+}
+
+impl Progress<'_> {
+    /// Looks now and then alone: it is called for each row.
+    fn sometimes(&mut self, table: &str, rows: u64) -> Result<()> {
+        if rows.is_multiple_of(4_096) { self.at(table, rows) } else { Ok(()) }
+    }
+
+    fn at(&mut self, table: &str, rows: u64) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Stopped("an export leaves nothing behind").into());
+        }
+        if self.shown.elapsed() >= TICK {
+            self.shown = Instant::now();
+            self.bar.begin(&format!("{} {table}: {}", self.doing, words::count(rows, "row")), None);
+        }
+        Ok(())
+    }
+}
+
+/// Exports the database.
+pub(crate) fn run(command: &arguments::Export) -> Result<()> {
+    let arguments::Export::Postgres(arguments) = command;
+    let stop = interrupt::flag()?;
+    let options = Options::new().read_time_limit(READ_TIME);
+    let db = backup::open_with(options, &arguments.source, "is this the right path?")?;
+    let bar = Bar::patient();
+    let progress = Progress { bar: &bar, stop: &stop, doing: "reading", shown: Instant::now() };
+    let made = db.with_error::<anyhow::Error>().read(|tx| export(tx, arguments, progress)).wait();
+    bar.finish();
+    let closed = db.close();
+    let (plan, sums, seconds) = made?;
+    closed?;
+    let tables = plan.targets.iter().zip(&sums).map(|(target, sum)| Counted {
+        table: &target.name,
+        rows: sum.rows,
+        checksum: format!("{:032x}", sum.hashes),
+    });
+    let record = Record { tables: tables.collect(), items: &plan.report.0, seconds };
+    show(&record, &arguments.to, arguments.json).context("it was made, and telling so failed")?;
+    match plan.report.count(Verdict::Lost) {
+        0 => Ok(()),
+        lost => Err(Losses(lost).into()),
+    }
+}
+
+type Exported = (Plan, Vec<Sum>, Seconds);
+
+fn export(
+    tx: &ReadTx<'_>,
+    arguments: &arguments::ExportPostgres,
+    mut progress: Progress<'_>,
+) -> Result<Exported> {
+    let (start, mut seconds) = (Instant::now(), Seconds::default());
+    // Before anything long: a wrong address is told at once.
+    let url = ["postgres://", "postgresql://"].iter().any(|start| arguments.to.starts_with(start));
+    let mut target = match (url, arguments.verify) {
+        (true, is_verified) => Ok(Postgres::open(&arguments.to, !is_verified)?),
+        (false, false) => Err(Files::begin(Path::new(&arguments.to))?),
+        (false, true) => bail!("--verify compares with a running PostgreSQL; name its URL"),
+    };
+    let schema = schema::read(tx)?;
+    let mut holdings = map::Holdings::new();
+    for (at, table) in schema.tables.iter().enumerate().filter(|(_, it)| map::is_asked(it)) {
+        progress.at(&table.name, 0)?;
+        holdings.insert(at, rows::look(tx, table)?);
+    }
+    let mut plan = map::plan(tx, &schema, &holdings, arguments.mixed.is_some())?;
+    seconds.looking = start.elapsed().as_secs_f64();
+    let (start, mut sums, mut refused) = (Instant::now(), Vec::new(), Vec::new());
+    let Plan { targets, report, .. } = &mut plan;
+    progress.doing = "copying";
+    for to in targets.iter_mut() {
+        let sum = match &mut target {
+            Ok(_) if arguments.verify => read(Source(tx), to, &mut refused, &mut progress)?,
+            Ok(postgres) => {
+                postgres.create(to, report)?;
+                postgres.copy(Source(tx), to, &mut refused, &mut progress)?
+            }
+            Err(files) => files.table(Source(tx), to, &mut refused, &mut progress)?,
+        };
+        sums.push(sum);
+        for column in &to.columns {
+            report.noted("column", &format!("{}.{}", to.name, column.name), &column.note);
+        }
+    }
+    none_refused(&refused)?;
+    seconds.copying = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    match target {
+        Ok(postgres) => {
+            if arguments.verify {
+                plan.report.0.clear();
+            } else {
+                postgres.finish(&mut plan)?;
+            }
+            seconds.constraints = start.elapsed().as_secs_f64();
+            progress.doing = "verifying";
+            verify(&postgres, &plan.targets, &sums, &mut progress)?;
+            seconds.verifying = start.elapsed().as_secs_f64() - seconds.constraints;
+            postgres.commit()?;
+        }
+        Err(files) => {
+            files.finish(&mut plan)?;
+            seconds.constraints = start.elapsed().as_secs_f64();
+        }
+    }
+    Ok((plan, sums, seconds))
+}
+
+/// Reads a table for its checksum alone.
+fn read(
+    source: Source<'_, '_>,
+    target: &Target,
+    refused: &mut Vec<Refused>,
+    progress: &mut Progress<'_>,
+) -> Result<Sum> {
+    let mut sum = Sum::default();
+    source.each(target, refused, |tuple| {
+        sum.add(tuple);
+        progress.sometimes(&target.name, sum.rows)
+    })?;
+    Ok(sum)
+}
+
+/// Fails unless PostgreSQL has the same rows.
+fn verify(
+    postgres: &Postgres,
+    targets: &[Target],
+    sums: &[Sum],
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    for (target, here) in targets.iter().zip(sums) {
+        let there = postgres.sum(target, progress)?;
+        let (here_rows, there_rows) = (here.rows, there.rows);
+        ensure!(
+            here_rows == there_rows,
+            "{} has {here_rows} rows here and {there_rows} in PostgreSQL",
+            target.name
+        );
+        let name = &target.name;
+        ensure!(*here == there, "{name}: its rows here and in PostgreSQL have other checksums");
+    }
+    Ok(())
+}
+
+fn show(record: &Record<'_>, to: &str, as_json: bool) -> Result<()> {
+    let mut out = stdout();
+    if as_json {
+        return json::print(&mut out, record);
+    }
+    for (verdict, title) in [(Verdict::Changed, "changed"), (Verdict::Lost, "not carried")] {
+        for Item { kind, name, note, .. } in record.items.iter().filter(|it| it.verdict == verdict)
+        {
+            writeln!(out, "{title}  {kind} {name}: {note}")?;
+        }
+    }
+    let count = |verdict| record.items.iter().filter(|it| it.verdict == verdict).count();
+    let rows: u64 = record.tables.iter().map(|table| table.rows).sum();
+    let Seconds { looking, copying, constraints, verifying } = record.seconds;
+    writeln!(
+        out,
+        "{}: {}, {}; {} carried, {} changed, {} not; looked {}, copied {}, finished {}, \
+         verified {}",
+        // A URL may have a password.
+        to.rsplit_once('@').map_or(to, |(_, place)| place),
+        words::count(record.tables.len() as u64, "table"),
+        words::count(rows, "row"),
+        count(Verdict::Carried),
+        count(Verdict::Changed),
+        count(Verdict::Lost),
+        words::seconds(looking),
+        words::seconds(copying),
+        words::seconds(constraints),
+        words::seconds(verifying),
+    )?;
+    Ok(out.flush()?)
+}

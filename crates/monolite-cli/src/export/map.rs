@@ -1,0 +1,578 @@
+//! Owns what a schema becomes in PostgreSQL.
+//!
+//! # Algorithm
+//! 1. The type of a column is that of its table's rule (STRICT), or of the values that its rows
+//!    hold; what they look like is not guessed.
+//! 2. Tables are made with columns alone. All else is a [`Step`] for later, each of which may fail
+//!    by itself, and is then lost.
+//! 3. Expressions are translated, or lost with the reason.
+
+use super::clauses::{self, Reference};
+use super::report::Report;
+use super::rows::Found;
+use super::schema::{self, Column, ForeignKey, Index, Schema, Table};
+use super::target::{Kind, Target, TargetColumn};
+use super::translate::{Names, literal, quoted, translate};
+use anyhow::{Result, bail};
+use monolite::{ReadTx, Value};
+use monolite_sqlite::{Token, TokenKind};
+use std::collections::HashMap;
+
+/// Something made when the rows are there.
+pub(super) struct Step {
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    pub(super) sql: String,
+    /// Another way, should the first fail, and what is otherwise then.
+    pub(super) or_else: Option<(String, &'static str)>,
+    pub(super) note: String,
+}
+
+/// What is to be done.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) targets: Vec<Target>,
+    pub(super) steps: Vec<Step>,
+    pub(super) report: Report,
+}
+
+/// What a table's columns hold, by the number of the table.
+pub(super) type Holdings = HashMap<usize, Vec<Found>>;
+
+/// Whether a table's rows say what its types are.
+pub(super) fn is_asked(table: &Table) -> bool {
+    let is_any = |column: &Column| column.declared.eq_ignore_ascii_case("ANY");
+    !table.is_strict || table.columns.iter().any(is_any)
+}
+
+/// Makes the plan. `mixed` says that columns with values of several types become texts.
+pub(super) fn plan(
+    tx: &ReadTx<'_>,
+    schema: &Schema,
+    holdings: &Holdings,
+    mixed: bool,
+) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let kinds = kinds(schema, holdings, mixed)?;
+    for (table, kinds) in schema.tables.iter().zip(&kinds) {
+        plan.table(table, kinds);
+    }
+    for (table, kinds) in schema.tables.iter().zip(&kinds) {
+        plan.defaults(tx, table, kinds);
+        plan.primary(tx, table, kinds)?;
+        for index in &table.indexes {
+            plan.index(table, index, kinds);
+        }
+        plan.checks(table);
+    }
+    for table in &schema.tables {
+        for key in &table.keys {
+            plan.foreign_key(schema, table, key);
+        }
+    }
+    plan.views(schema);
+    for (name, table) in &schema.triggers {
+        let note = "write it in PL/pgSQL, or do its work in the application";
+        plan.report.lost("trigger", &format!("{name} on {table}"), note);
+    }
+    for (name, module) in &schema.virtual_tables {
+        let note = match module.as_str() {
+            "fts5" | "fts4" | "fts3" => "its texts and index; see tsvector and GIN in PostgreSQL",
+            _ => "a virtual table has no counterpart",
+        };
+        plan.report.lost("virtual table", name, &format!("{module}: {note}"));
+    }
+    Ok(plan)
+}
+
+/// The types of all columns, with what is to be said of them.
+type Kinds = Vec<(Kind, String)>;
+
+fn kinds(schema: &Schema, holdings: &Holdings, mixed: bool) -> Result<Vec<Kinds>> {
+    let (mut all, mut problems): (Vec<Kinds>, _) = (Vec::new(), Vec::new());
+    for (at, table) in schema.tables.iter().enumerate() {
+        let mut kinds = Kinds::new();
+        for (place, column) in table.columns.iter().enumerate() {
+            let found = holdings.get(&at).map(|found| found[place]);
+            let is_any = column.declared.eq_ignore_ascii_case("ANY");
+            let kind = match found.filter(|_| !table.is_strict || is_any) {
+                _ if table.rowid == Some(place) => Ok((Kind::Bigint, String::new())),
+                Some(found) => by_values(column, found, mixed),
+                None => Ok((affinity(&column.declared), String::new())),
+            };
+            kinds.push(kind.unwrap_or_else(|held| {
+                problems.push(format!("{}.{} holds {held}", table.name, column.name));
+                (Kind::Text, String::new())
+            }));
+        }
+        all.push(kinds);
+    }
+    if !problems.is_empty() {
+        bail!(
+            "PostgreSQL has one type a column: {}; correct the rows, or carry such columns as \
+             texts with --mixed text",
+            problems.join("; ")
+        );
+    }
+    adopt(schema, holdings, &mut all);
+    Ok(all)
+}
+
+/// A foreign key without values takes the type of what it leads to.
+fn adopt(schema: &Schema, holdings: &Holdings, all: &mut [Kinds]) {
+    for (at, table) in schema.tables.iter().enumerate() {
+        for key in &table.keys {
+            let Some((parent, names)) = parents(schema, key) else { continue };
+            for (from, to) in key.columns.iter().zip(names) {
+                let place = |table: &Table, name: &str| {
+                    table.columns.iter().position(|it| it.name.eq_ignore_ascii_case(name))
+                };
+                let (Some(from), Some(to)) =
+                    (place(table, from), place(&schema.tables[parent], &to))
+                else {
+                    continue;
+                };
+                let is_empty = |found: &Vec<Found>| {
+                    let Found { integer, real, text, blob, .. } = found[from];
+                    !(integer || real || text || blob)
+                };
+                if holdings.get(&at).is_some_and(is_empty) {
+                    all[at][from].0 = all[parent][to].0;
+                }
+            }
+        }
+    }
+}
+
+/// The type that a declared type stands for, by SQLite's rules of affinity.
+fn affinity(declared: &str) -> Kind {
+    let declared = declared.to_ascii_uppercase();
+    let has = |part: &str| declared.contains(part);
+    if has("INT") {
+        Kind::Bigint
+    } else if has("CHAR") || has("CLOB") || has("TEXT") || declared.is_empty() || declared == "ANY"
+    {
+        Kind::Text
+    } else if has("BLOB") {
+        Kind::Bytea
+    } else if has("REAL") || has("FLOA") || has("DOUB") {
+        Kind::Double
+    } else {
+        Kind::Numeric
+    }
+}
+
+/// The type for what a column holds; otherwise its mixture.
+fn by_values(column: &Column, found: Found, mixed: bool) -> Result<(Kind, String), String> {
+    let Found { integer, real, text, blob, is_beyond_double } = found;
+    let (declared, expected) = (&column.declared, affinity(&column.declared));
+    let kind = match (integer, real, text, blob) {
+        (false, false, false, false) => {
+            let is_clear = expected != Kind::Numeric && !declared.is_empty() && declared != "ANY";
+            let note =
+                format!("declared {declared:?}, no row has a value: made {}", name(expected));
+            return Ok((expected, if is_clear { String::new() } else { note }));
+        }
+        (true, false, false, false) => Kind::Bigint,
+        (_, true, false, false) if !(integer && is_beyond_double) => Kind::Double,
+        (false, false, true, false) => Kind::Text,
+        (false, false, false, true) => Kind::Bytea,
+        _ => {
+            let held = [(integer, "integers"), (real, "reals"), (text, "texts"), (blob, "blobs")];
+            let held: Vec<&str> =
+                held.into_iter().filter_map(|(is_held, what)| is_held.then_some(what)).collect();
+            let held = held.join(" and ");
+            return match mixed {
+                true => Ok((Kind::Text, format!("{held}, all made texts (--mixed text)"))),
+                false => Err(held),
+            };
+        }
+    };
+    let note = match kind == expected || (expected == Kind::Numeric && declared_number(declared)) {
+        true => String::new(),
+        false => format!("declared {declared:?}: made {}, as its rows are", name(kind)),
+    };
+    Ok((kind, note))
+}
+
+fn declared_number(declared: &str) -> bool {
+    ["NUM", "DEC"].iter().any(|part| declared.to_ascii_uppercase().contains(part))
+}
+
+fn name(kind: Kind) -> &'static str {
+    kind.sql().split(" COLLATE").next().unwrap_or_default()
+}
+
+/// Names that PostgreSQL gives to columns of its own.
+const SYSTEM: [&str; 6] = ["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"];
+
+/// The longest name there, in bytes.
+const LONGEST_NAME: usize = 63;
+
+fn column_name(name: &str) -> String {
+    if SYSTEM.contains(&name) { format!("{name}_") } else { name.to_owned() }
+}
+
+/// The names of a table's columns, in any case, and of its rowid.
+fn names(table: &Table) -> Names {
+    let mut names = Names::default();
+    for column in &table.columns {
+        names.alias(&column.name, &column_name(&column.name));
+    }
+    if let Some(rowid) = table.rowid {
+        for name in ["rowid", "_rowid_", "oid"] {
+            names.alias(name, &table.columns[rowid].name);
+        }
+    }
+    names
+}
+
+/// The number of a key's parent, and its columns there.
+fn parents(schema: &Schema, key: &ForeignKey) -> Option<(usize, Vec<String>)> {
+    let is_it = |table: &Table| table.name.eq_ignore_ascii_case(&key.parent);
+    let at = schema.tables.iter().position(is_it)?;
+    let parent = &schema.tables[at];
+    let primary = parent.primary.iter().map(|at| parent.columns[*at].name.clone());
+    let named = || key.parents.iter().filter_map(|name| Some(parent.column(name)?.name.clone()));
+    let names = if key.parents.is_empty() { primary.collect() } else { named().collect() };
+    Some((at, names))
+}
+
+fn list<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
+    let names = names.into_iter().map(|name| quoted(&column_name(name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl Plan {
+    fn step(&mut self, kind: &'static str, name: &str, sql: String, note: &str) {
+        let (name, note) = (name.to_owned(), note.to_owned());
+        self.steps.push(Step { kind, name, sql, or_else: None, note });
+    }
+
+    fn table(&mut self, table: &Table, kinds: &Kinds) {
+        let mut columns = Vec::new();
+        let mut selected = Vec::new();
+        for (at, (column, (kind, note))) in table.columns.iter().zip(kinds).enumerate() {
+            columns.push(self.column(table, at, *kind, note));
+            let name = quoted(&column.name);
+            selected.push(match kind {
+                Kind::Double => format!("CAST({name} AS REAL)"),
+                Kind::Text if note.contains("--mixed") => format!(
+                    "CASE typeof({name}) WHEN 'blob' THEN '\\x' || hex({name}) \
+                     ELSE CAST({name} AS TEXT) END"
+                ),
+                _ => name,
+            });
+        }
+        let (key, behind): (Vec<_>, Vec<_>) = schema::row_key(table).into_iter().unzip();
+        selected.extend(behind);
+        let select = format!("SELECT {} FROM {}", selected.join(", "), quoted(&table.name));
+        let mut notes = Vec::new();
+        if table.has_rowid && table.rowid.is_none() {
+            notes.push("its hidden rowid is not carried");
+        }
+        if table.name.len() > LONGEST_NAME {
+            notes.push("PostgreSQL cuts its name to 63 bytes");
+        }
+        self.report.noted("table", &table.name, &notes.join("; "));
+        for way in &table.clauses.resolutions {
+            let note = "say ON CONFLICT in the statements";
+            self.report.lost("conflict clause", &format!("{} {way}", table.name), note);
+        }
+        self.targets.push(Target { name: table.name.clone(), columns, select, key });
+    }
+
+    fn column(&mut self, table: &Table, at: usize, kind: Kind, note: &str) -> TargetColumn {
+        let column = &table.columns[at];
+        let (of, lower) = (format!("{}.{}", table.name, column.name), column.name.to_lowercase());
+        let collation = table.clauses.collations.get(&lower).map(String::as_str);
+        if let Some(collation) = collation.filter(|it| *it != "BINARY" && kind == Kind::Text) {
+            let note = match collation {
+                "NOCASE" => "its indexes are on lower(); compare lower() in statements",
+                "RTRIM" => "its indexes are on rtrim(); compare rtrim() in statements",
+                _ => "it is one that a program added",
+            };
+            self.report.lost("collation", &format!("{of} {collation}"), note);
+        }
+        let name = column_name(&column.name);
+        let mut notes: Vec<&str> = Some(note).filter(|note| !note.is_empty()).into_iter().collect();
+        if name != column.name {
+            notes.push("renamed: PostgreSQL has a column of its own with this name");
+        }
+        if name.len() > LONGEST_NAME {
+            notes.push("PostgreSQL cuts its name to 63 bytes");
+        }
+        let mut generated = None;
+        if let Some(text) = table.clauses.generated.get(&lower).filter(|_| column.is_generated) {
+            match translate(text, &names(table)) {
+                Ok(translated) => {
+                    notes.extend(column.is_virtual.then_some("stored, not virtual"));
+                    generated = Some(translated.sql);
+                }
+                Err(why) => {
+                    let note = format!("{why}; it is a plain column with its values");
+                    self.report.lost("generated column", &of, &note);
+                }
+            }
+        }
+        let is_identity = table.rowid == Some(at);
+        if is_identity {
+            notes.push("an identity; a number given by a statement does not move its sequence");
+        }
+        let constraints = match (is_identity, column.is_not_null) {
+            (true, _) => " GENERATED BY DEFAULT AS IDENTITY",
+            (false, true) => " NOT NULL",
+            (false, false) => "",
+        };
+        TargetColumn { name, kind, constraints, generated, note: notes.join("; ") }
+    }
+
+    fn defaults(&mut self, tx: &ReadTx<'_>, table: &Table, kinds: &Kinds) {
+        for (column, (kind, _)) in table.columns.iter().zip(kinds) {
+            let Some(text) = column.default.as_deref() else { continue };
+            let of = format!("{}.{} DEFAULT {text}", table.name, column.name);
+            match default(tx, text, *kind) {
+                Ok((sql, note)) => {
+                    let (table, name) = (quoted(&table.name), column_name(&column.name));
+                    let sql =
+                        format!("ALTER TABLE {table} ALTER {} SET DEFAULT {sql}", quoted(&name));
+                    self.step("default", &of, sql, &note);
+                }
+                Err(why) => self.report.lost("default", &of, &why),
+            }
+        }
+    }
+
+    fn primary(&mut self, tx: &ReadTx<'_>, table: &Table, kinds: &Kinds) -> Result<()> {
+        let columns: Vec<&String> =
+            table.primary.iter().map(|at| &table.columns[*at].name).collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let (of, name) = (format!("{} PRIMARY KEY", table.name), quoted(&table.name));
+        let listed = list(columns.iter().copied());
+        if let Some(rowid) = table.rowid {
+            let id = &table.columns[rowid].name;
+            let sql = format!("SELECT max({}) FROM {name}", quoted(id));
+            let last: Option<i64> = tx.query_row(&sql, (), |row| row.get(0))?;
+            if let Some(last) = last.max(table.sequence).filter(|last| *last >= 1) {
+                let (name, column) = (literal(&name), literal(&column_name(id)));
+                let sql =
+                    format!("SELECT setval(pg_get_serial_sequence({name}, {column}), {last})");
+                self.step("sequence", &table.name, sql, "");
+            }
+        } else if let Some(index) = &table.primary_index
+            && index.parts.iter().any(|part| part.collation != "BINARY")
+        {
+            self.index(table, index, kinds);
+            return Ok(());
+        }
+        let mut note = "";
+        if table.has_rowid && table.rowid.is_none() {
+            let nulls: Vec<String> =
+                columns.iter().map(|name| format!("{} IS NULL", quoted(name))).collect();
+            let sql = format!("SELECT 1 FROM {name} WHERE {} LIMIT 1", nulls.join(" OR "));
+            if tx.query_optional(&sql, (), |_| Ok(()))?.is_some() {
+                let sql = format!("ALTER TABLE {name} ADD UNIQUE ({listed})");
+                self.step("primary key", &of, sql, "made UNIQUE: rows have NULL in it");
+                return Ok(());
+            }
+            if table.primary.iter().any(|at| !table.columns[*at].is_not_null) {
+                note = "its columns do not take NULL, as they do in SQLite";
+            }
+        }
+        let sql = format!("ALTER TABLE {name} ADD PRIMARY KEY ({listed})");
+        self.step("primary key", &of, sql, note);
+        Ok(())
+    }
+
+    fn index(&mut self, table: &Table, index: &Index, kinds: &Kinds) {
+        let name = match index.is_constraint {
+            true => format!("UNIQUE {}", described(table, index)),
+            false => index.name.clone(),
+        };
+        let of = format!("{} on {}", name, table.name);
+        let is_plain = |part: &&schema::Part| part.of.is_ok() && part.collation == "BINARY";
+        if index.is_constraint && index.parts.iter().all(|part| is_plain(&part)) {
+            let columns = index.parts.iter().filter_map(|part| part.of.as_ref().ok());
+            let columns = list(columns.map(|at| &table.columns[*at].name));
+            let sql = format!("ALTER TABLE {} ADD UNIQUE ({columns})", quoted(&table.name));
+            return self.step("unique", &of, sql, "");
+        }
+        match index_sql(table, index, kinds) {
+            Ok((sql, note)) => self.step("index", &of, sql, &note),
+            Err(why) => self.report.lost("index", &of, &why),
+        }
+    }
+
+    fn checks(&mut self, table: &Table) {
+        for (name, text) in &table.clauses.checks {
+            let of = format!("{} CHECK ({text})", table.name);
+            match translate(text, &names(table)) {
+                Ok(translated) => {
+                    let name = name
+                        .as_ref()
+                        .map_or_else(String::new, |it| format!("CONSTRAINT {} ", quoted(it)));
+                    let table = quoted(&table.name);
+                    let sql = format!("ALTER TABLE {table} ADD {name}CHECK ({})", translated.sql);
+                    self.step("check", &of, sql, &translated.notes.join("; "));
+                    self.or_not_valid();
+                }
+                Err(why) => self.report.lost("check", &of, &why),
+            }
+        }
+    }
+
+    /// Lets the last step hold for new rows alone, should rows violate it.
+    fn or_not_valid(&mut self) {
+        let step = self.steps.last_mut().expect("one was added");
+        let note = "rows violate it: it is NOT VALID, and holds for new rows";
+        step.or_else = Some((format!("{} NOT VALID", step.sql), note));
+    }
+
+    fn foreign_key(&mut self, schema: &Schema, table: &Table, key: &ForeignKey) {
+        let of = format!("{}({}) to {}", table.name, key.columns.join(", "), key.parent);
+        let Some((parent, parents)) = parents(schema, key) else {
+            return self.report.lost("foreign key", &of, "the table that it leads to is not there");
+        };
+        let when = match key.reference {
+            Reference::Immediate => "",
+            Reference::Deferrable => " DEFERRABLE",
+            Reference::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+        };
+        let sql = format!(
+            "ALTER TABLE {} ADD FOREIGN KEY ({}) REFERENCES {} ({}) \
+             ON UPDATE {} ON DELETE {}{when}",
+            quoted(&table.name),
+            list(&key.columns),
+            quoted(&schema.tables[parent].name),
+            list(&parents),
+            key.on_update,
+            key.on_delete,
+        );
+        self.step("foreign key", &of, sql, "");
+        self.or_not_valid();
+    }
+
+    fn views(&mut self, schema: &Schema) {
+        for view in &schema.views {
+            match translate(&clauses::of_view(&view.sql), &view_names(schema, &view.sql)) {
+                Ok(translated) => {
+                    let (name, columns) = (quoted(&view.name), list(&view.columns));
+                    let sql = format!("CREATE VIEW {name} ({columns}) AS {}", translated.sql);
+                    self.step("view", &view.name, sql, &translated.notes.join("; "));
+                }
+                Err(why) => self.report.lost("view", &view.name, &why),
+            }
+        }
+    }
+}
+
+/// The names of the tables and views that a view's text has, and of their columns.
+fn view_names(schema: &Schema, sql: &str) -> Names {
+    let words: Vec<String> = clauses::tokens(sql).iter().filter_map(Token::name).collect();
+    let is_used = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+    let mut names = Names::default();
+    for table in schema.tables.iter().filter(|table| is_used(&table.name)) {
+        names.alias(&table.name, &table.name);
+        for column in &table.columns {
+            names.alias(&column.name, &column_name(&column.name));
+        }
+    }
+    for view in schema.views.iter().filter(|view| is_used(&view.name)) {
+        for name in view.columns.iter().chain([&view.name]) {
+            names.alias(name, name);
+        }
+    }
+    names
+}
+
+/// The columns of an index, to a user.
+fn described(table: &Table, index: &Index) -> String {
+    let part = |part: &schema::Part| match &part.of {
+        Ok(at) => table.columns[*at].name.clone(),
+        Err(text) => text.clone(),
+    };
+    format!("({})", index.parts.iter().map(part).collect::<Vec<_>>().join(", "))
+}
+
+fn index_sql(table: &Table, index: &Index, kinds: &Kinds) -> Result<(String, String), String> {
+    let (mut parts, mut notes) = (Vec::new(), Vec::new());
+    for part in &index.parts {
+        let (inner, is_text) = match &part.of {
+            Ok(at) => (quoted(&column_name(&table.columns[*at].name)), kinds[*at].0 == Kind::Text),
+            Err(text) => {
+                let translated = translate(text, &names(table))?;
+                notes.extend(translated.notes);
+                (format!("({})", translated.sql), true)
+            }
+        };
+        let function = match part.collation.to_ascii_uppercase().as_str() {
+            "NOCASE" if is_text => "lower",
+            "RTRIM" if is_text => "rtrim",
+            "BINARY" | "NOCASE" | "RTRIM" => "",
+            other => return Err(format!("the collation {other}, which a program added")),
+        };
+        let of = if function.is_empty() { inner } else { format!("{function}({inner})") };
+        notes.extend((!function.is_empty()).then_some("of the text without its case or blanks"));
+        parts.push(format!("{of}{}", if part.is_descending { " DESC" } else { "" }));
+    }
+    let condition = match &index.condition {
+        Some(text) => {
+            let translated = translate(text, &names(table))?;
+            notes.extend(translated.notes);
+            format!(" WHERE {}", translated.sql)
+        }
+        None => String::new(),
+    };
+    let unique = if index.is_unique { "UNIQUE " } else { "" };
+    let name = if index.is_constraint { String::new() } else { quoted(&index.name) };
+    let (table, parts) = (quoted(&table.name), parts.join(", "));
+    notes.dedup();
+    Ok((format!("CREATE {unique}INDEX {name} ON {table} ({parts}){condition}"), notes.join("; ")))
+}
+
+/// The DEFAULT of a column. One of literals has the value that SQLite gives it.
+fn default(tx: &ReadTx<'_>, text: &str, kind: Kind) -> Result<(String, String), String> {
+    let tokens = clauses::tokens(text);
+    let is_literal = tokens.iter().all(|token| match token.kind {
+        TokenKind::Word => ["null", "true", "false", "x"].iter().any(|word| token.is_word(word)),
+        kind => kind != TokenKind::Quoted,
+    });
+    // A name is a text.
+    let is_name = |token: &Token<'_>| match token.kind {
+        TokenKind::Word => !token.text.to_ascii_lowercase().starts_with("current_"),
+        kind => kind == TokenKind::Quoted,
+    };
+    let value = match tokens.as_slice() {
+        [token] if !is_literal && is_name(token) => Value::Text(token.name().unwrap_or_default()),
+        _ if is_literal => {
+            let sql = format!("SELECT {text}");
+            tx.query_row(&sql, (), |row| row.get(0)).map_err(|error| error.to_string())?
+        }
+        _ => {
+            let translated = translate(text, &Names::default())?;
+            // A column converts in SQLite, and has to be asked to here.
+            let sql = format!("CAST({} AS {})", translated.sql, name(kind));
+            return Ok((sql, translated.notes.join("; ")));
+        }
+    };
+    let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9e15;
+    let sql = match (kind, value) {
+        (_, Value::Null) => "NULL".into(),
+        (Kind::Bigint | Kind::Double | Kind::Numeric, Value::Integer(value)) => value.to_string(),
+        (Kind::Bigint, Value::Real(value)) if whole(value) => format!("{value:.0}"),
+        (Kind::Double | Kind::Numeric, Value::Real(value)) => format!("{value:?}"),
+        (Kind::Bigint, Value::Text(text)) if text.parse::<i64>().is_ok() => text,
+        (Kind::Double | Kind::Numeric, Value::Text(text)) if text.parse::<f64>().is_ok() => text,
+        (Kind::Text, Value::Text(text)) => literal(&text),
+        (Kind::Text, Value::Integer(value)) => literal(&value.to_string()),
+        (Kind::Text, Value::Real(value)) => literal(&format!("{value:?}")),
+        (Kind::Bytea, Value::Blob(bytes)) => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("'\\x{hex}'::bytea")
+        }
+        (kind, _) => return Err(format!("its value is no {}", name(kind))),
+    };
+    Ok((sql, String::new()))
+}

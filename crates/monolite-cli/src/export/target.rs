@@ -1,0 +1,66 @@
+//! Owns what a table is in PostgreSQL: its columns with their types.
+
+use super::translate::quoted;
+
+/// A type in PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bigint,
+    Double,
+    Text,
+    Bytea,
+    /// Of a column without values alone.
+    Numeric,
+}
+
+impl Kind {
+    /// As a column of it is declared. Texts are compared as SQLite does: by their bytes.
+    pub(super) fn sql(self) -> &'static str {
+        match self {
+            Kind::Bigint => "bigint",
+            Kind::Double => "double precision",
+            Kind::Text => "text COLLATE \"C\"",
+            Kind::Bytea => "bytea",
+            Kind::Numeric => "numeric",
+        }
+    }
+}
+
+/// A table to be.
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) columns: Vec<TargetColumn>,
+    /// Reads its rows; what names a row is behind the columns.
+    pub(super) select: String,
+    pub(super) key: Vec<String>,
+}
+
+pub(super) struct TargetColumn {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) constraints: &'static str,
+    /// The expression that its values come from.
+    pub(super) generated: Option<String>,
+    pub(super) note: String,
+}
+
+impl Target {
+    /// The statement that makes it, with the generated columns that `is_generated` says.
+    pub(super) fn create(&self, is_generated: impl Fn(usize) -> bool) -> String {
+        let definition = |(at, column): (usize, &TargetColumn)| {
+            let generated = column.generated.as_ref().filter(|_| is_generated(at));
+            let generated = generated
+                .map_or_else(String::new, |it| format!(" GENERATED ALWAYS AS ({it}) STORED"));
+            let (name, kind) = (quoted(&column.name), column.kind.sql());
+            format!("  {name} {kind}{}{generated}", column.constraints)
+        };
+        let columns: Vec<String> = self.columns.iter().enumerate().map(definition).collect();
+        format!("CREATE TABLE {} (\n{}\n)", quoted(&self.name), columns.join(",\n"))
+    }
+
+    /// The names of those columns that rows are written with, or of all.
+    pub(super) fn names(&self, is_wanted: impl Fn(&TargetColumn) -> bool) -> String {
+        let wanted = self.columns.iter().filter(|column| is_wanted(column));
+        wanted.map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ")
+    }
+}

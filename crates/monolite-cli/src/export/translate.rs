@@ -1,0 +1,357 @@
+//! Owns the translation of expressions and queries into PostgreSQL's words.
+//!
+//! Only what means the same there is let through: operators and [`SAME`] functions, and some
+//! that have another name. The rest is refused with its reason. PostgreSQL judges the outcome; it
+//! refuses what has a type that it does not take.
+
+use monolite_sqlite::{Scan, Token, TokenKind};
+use std::collections::HashMap;
+
+/// Functions with the same meaning on the types that PostgreSQL takes for them.
+const SAME: &str = "abs avg coalesce count dense_rank first_value lag last_value lead length lower \
+    ltrim max min ntile nullif nth_value rank replace row_number rtrim substr sum trim upper";
+
+/// Words that are no functions before a parenthesis, and no names without quotes.
+const KEYWORDS: &str = "all and as between by case distinct else escape except exists filter from \
+    group having in intersect is isnull join like limit materialized not notnull null on or over \
+    partition select set then to union using values when where with";
+
+fn is_in(words: &str, word: &str) -> bool {
+    words.split(' ').any(|it| it == word)
+}
+
+/// The text that SQLite's CURRENT_TIMESTAMP is.
+pub(super) fn moment(format: &str) -> String {
+    format!("to_char(timezone('UTC', statement_timestamp()), '{format}')")
+}
+
+const TIMESTAMP: &str = "YYYY-MM-DD HH24:MI:SS";
+const DATE: &str = "YYYY-MM-DD";
+const TIME: &str = "HH24:MI:SS";
+
+/// A name as PostgreSQL takes it literally.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as PostgreSQL takes it.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A translated text.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) sql: String,
+    /// What is otherwise there all the same.
+    pub(super) notes: Vec<&'static str>,
+}
+
+/// Names that a text may use in any case, and as they are written in the schema.
+#[derive(Clone, Default)]
+pub(super) struct Names(HashMap<String, String>);
+
+impl Names {
+    /// Lets `name` stand for the column `column`, if it stands for none.
+    pub(super) fn alias(&mut self, name: &str, column: &str) {
+        self.0.entry(name.to_lowercase()).or_insert_with(|| quoted(column));
+    }
+
+    fn find(&self, name: &str) -> Option<&String> {
+        self.0.get(&name.to_lowercase())
+    }
+}
+
+/// Translates an expression or a query, or says what in it has no counterpart.
+pub(super) fn translate(sql: &str, names: &Names) -> Result<Translated, String> {
+    if let Some(format) = of_now(sql) {
+        return Ok(Translated { sql: format, notes: Vec::new() });
+    }
+    let all: Vec<Token<'_>> = Scan::of(sql).collect();
+    let out = Translated { sql: String::with_capacity(sql.len()), notes: Vec::new() };
+    let mut work = Work { all, names: names.clone(), out, casts: Vec::new(), depth: 0 };
+    let mut at = 0;
+    while at < work.all.len() {
+        at = work.token(at)?;
+    }
+    work.out.notes.sort_unstable();
+    work.out.notes.dedup();
+    Ok(work.out)
+}
+
+/// Calls of date functions that give the present.
+fn of_now(sql: &str) -> Option<String> {
+    let bare: String = sql.chars().filter(|sign| !sign.is_whitespace()).collect();
+    let mut call = bare.as_str();
+    while let Some(inner) = call.strip_prefix('(').and_then(|call| call.strip_suffix(')')) {
+        call = inner;
+    }
+    let (function, arguments) = call.strip_suffix(')')?.split_once('(')?;
+    const EPOCH: &str = "floor(extract(epoch FROM statement_timestamp()))::bigint";
+    Some(match (function.to_ascii_lowercase().as_str(), arguments) {
+        ("datetime", "'now'" | "") => moment(TIMESTAMP),
+        ("date", "'now'" | "") => moment(DATE),
+        ("time", "'now'" | "") => moment(TIME),
+        ("unixepoch", "'now'" | "") => EPOCH.into(),
+        ("strftime", "'%s','now'") => format!("{EPOCH}::text"),
+        ("strftime", "'%Y-%m-%dT%H:%M:%fZ','now'") => moment("YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\""),
+        ("strftime", "'%Y-%m-%dT%H:%M:%SZ','now'") => moment("YYYY-MM-DD\"T\"HH24:MI:SS\"Z\""),
+        _ => return None,
+    })
+}
+
+struct Work<'s> {
+    all: Vec<Token<'s>>,
+    names: Names,
+    out: Translated,
+    /// The depths of open CASTs.
+    casts: Vec<usize>,
+    depth: usize,
+}
+
+impl<'s> Work<'s> {
+    /// The number of the next token behind `at` that is no blank.
+    fn next(&self, at: usize) -> Option<usize> {
+        (at + 1..self.all.len()).find(|at| self.all[*at].kind != TokenKind::Blank)
+    }
+
+    fn before(&self, at: usize) -> Option<&Token<'s>> {
+        self.all[..at].iter().rev().find(|token| token.kind != TokenKind::Blank)
+    }
+
+    fn is_next(&self, at: usize, word: &str) -> Option<usize> {
+        self.next(at).filter(|next| self.all[*next].is_word(word))
+    }
+
+    fn follows(&self, at: usize, word: &str) -> bool {
+        self.before(at).is_some_and(|token| token.is_word(word))
+    }
+
+    fn push(&mut self, text: &str) {
+        self.out.sql.push_str(text);
+    }
+
+    /// Translates the token at `at`, and returns the number of the next.
+    fn token(&mut self, at: usize) -> Result<usize, String> {
+        let token = self.all[at];
+        match token.kind {
+            TokenKind::Blank => self.push(" "),
+            TokenKind::Word => return self.word(at),
+            TokenKind::Quoted | TokenKind::Text if self.follows(at, "as") => self.alias(&token),
+            TokenKind::Text => {
+                let content = token.name().unwrap_or_default();
+                self.push(&literal(&content));
+            }
+            TokenKind::Quoted => {
+                let name = token.name().unwrap_or_default();
+                match self.names.find(&name).cloned() {
+                    Some(known) => self.push(&known),
+                    // SQLite takes double quotes around no name for a string.
+                    None if token.text.starts_with('"') => self.push(&literal(&name)),
+                    None => self.push(&quoted(&name)),
+                }
+            }
+            TokenKind::Number => {
+                let digits = token.text.replace('_', "");
+                match digits.to_ascii_lowercase().strip_prefix("0x") {
+                    Some(hex) => {
+                        let number = u64::from_str_radix(hex, 16).map_err(|e| e.to_string())?;
+                        self.push(&number.cast_signed().to_string());
+                    }
+                    None => self.push(&digits),
+                }
+            }
+            TokenKind::Parameter | TokenKind::Unended => return Err("a parameter".into()),
+            TokenKind::Sign(sign) => return self.sign(at, sign),
+        }
+        Ok(at + 1)
+    }
+
+    fn alias(&mut self, token: &Token<'_>) {
+        let name = token.name().unwrap_or_default();
+        let known = self.names.0.entry(name.to_lowercase()).or_insert_with(|| quoted(&name));
+        self.out.sql.push_str(known);
+    }
+
+    fn sign(&mut self, at: usize, sign: u8) -> Result<usize, String> {
+        let second = self.all.get(at + 1).map(|token| token.kind);
+        match (sign, second) {
+            (b'=', Some(TokenKind::Sign(b'='))) => {
+                self.push("=");
+                return Ok(at + 2);
+            }
+            (b'-', Some(TokenKind::Sign(b'>'))) => return Err("-> on JSON in a text".into()),
+            (b'/' | b'%', _) => {
+                self.out.notes.push("a division by zero fails, and is NULL in SQLite");
+            }
+            (b'(', _) => self.depth += 1,
+            (b')', _) => {
+                self.casts.retain(|depth| *depth < self.depth);
+                self.depth = self.depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        self.push(self.all[at].text);
+        Ok(at + 1)
+    }
+
+    fn word(&mut self, at: usize) -> Result<usize, String> {
+        let token = self.all[at];
+        let word = token.text.to_ascii_lowercase();
+        let next = self.next(at).map(|next| self.all[next]);
+        let is_call = next.is_some_and(|next| next.kind == TokenKind::Sign(b'('));
+        let is_text = self.all.get(at + 1).is_some_and(|next| next.kind == TokenKind::Text);
+        if word == "x" && is_text {
+            let digits = self.all[at + 1].text.trim_matches('\'');
+            self.push(&format!("'\\x{digits}'::bytea"));
+            return Ok(at + 2);
+        }
+        if self.follows(at, "as") && self.casts.last() == Some(&self.depth) {
+            self.push(cast(&word)?);
+            return Ok(at + 1);
+        }
+        let is_part = self.before(at).is_some_and(|token| token.kind == TokenKind::Sign(b'.'));
+        if is_call && !is_part && !is_in(KEYWORDS, &word) {
+            return self.call(at, &word);
+        }
+        if self.follows(at, "as") && !is_call && word != "select" && word != "materialized" {
+            self.alias(&token);
+            return Ok(at + 1);
+        }
+        match word.as_str() {
+            "is" => return Ok(self.is(at)),
+            "not" if self.is_next(at, "null").is_some() => self.push("IS NOT"),
+            "like" => return self.like(at),
+            "glob" | "match" | "regexp" | "indexed" | "raise" => {
+                return Err(word.to_ascii_uppercase());
+            }
+            "collate" => {
+                let name = next.and_then(|next| next.name()).unwrap_or_default();
+                if !name.eq_ignore_ascii_case("binary") {
+                    return Err(format!("COLLATE {name}"));
+                }
+                self.push("COLLATE \"C\"");
+                return Ok(self.next(at).unwrap_or(at) + 1);
+            }
+            "current_timestamp" => self.push(&moment(TIMESTAMP)),
+            "current_date" => self.push(&moment(DATE)),
+            "current_time" => self.push(&moment(TIME)),
+            "true" | "false" if self.follows(at, "is") || self.follows(at, "not") => {
+                return Err(format!("IS {word} of a number"));
+            }
+            "true" => self.push("1"),
+            "false" => self.push("0"),
+            "order" => {
+                self.out.notes.push("NULLs are sorted last, not first");
+                self.push("ORDER");
+            }
+            word if is_in(KEYWORDS, word) => self.push(token.text),
+            _ => match self.names.find(&word).cloned() {
+                Some(name) => self.push(&name),
+                None if ["rowid", "_rowid_", "oid"].contains(&word.as_str()) => return Err(word),
+                None => self.push(token.text),
+            },
+        }
+        Ok(at + 1)
+    }
+
+    /// `IS` compares any two values.
+    fn is(&mut self, at: usize) -> usize {
+        let not = self.is_next(at, "not");
+        let last = not.unwrap_or(at);
+        let is_distinct = self.is_next(last, "distinct").is_some();
+        let text = match (self.is_next(last, "null").is_some() || is_distinct, not.is_some()) {
+            (true, false) => "IS",
+            (true, true) => "IS NOT",
+            (false, false) => "IS NOT DISTINCT FROM",
+            (false, true) => "IS DISTINCT FROM",
+        };
+        self.push(text);
+        last + 1
+    }
+
+    /// `LIKE` takes no notice of the case of ASCII, and has no escape.
+    fn like(&mut self, at: usize) -> Result<usize, String> {
+        let pattern = self.next(at).map(|next| self.all[next]);
+        let is_plain =
+            pattern.is_some_and(|it| it.kind == TokenKind::Text && !it.text.contains('\\'));
+        if !is_plain {
+            return Err("LIKE with a pattern that is no plain text".into());
+        }
+        self.push("ILIKE");
+        Ok(at + 1)
+    }
+
+    fn call(&mut self, at: usize, name: &str) -> Result<usize, String> {
+        match name {
+            "cast" => {
+                self.casts.push(self.depth + 1);
+                self.push("CAST");
+            }
+            "ifnull" => self.push("coalesce"),
+            "instr" => self.push("strpos"),
+            "substring" => return self.call(at, "substr"),
+            "max" | "min" if self.arguments(at).len() > 1 => {
+                return Err(format!("{name}() of several values, which is NULL if one is"));
+            }
+            // PostgreSQL does not count from the end.
+            "substr" if self.arguments(at).get(1).is_none_or(|place| !is_positive(place)) => {
+                return Err("substr() from a place that is no positive number".into());
+            }
+            _ if is_in(SAME, name) => {
+                if name == "sum" || name == "avg" {
+                    self.out.notes.push("sums and means of integers are numeric");
+                }
+                self.push(name);
+            }
+            _ if self.names.find(name).is_some() || self.is_table_list(at) => {
+                let known = self.names.find(name).cloned();
+                self.push(&known.unwrap_or_else(|| name.to_owned()));
+            }
+            _ => return Err(format!("the function {name}()")),
+        }
+        Ok(at + 1)
+    }
+
+    /// Whether the name with parentheses at `at` is a common table expression with its columns.
+    fn is_table_list(&self, at: usize) -> bool {
+        let is_comma = self.before(at).is_some_and(|token| token.kind == TokenKind::Sign(b','));
+        let is_first = self.follows(at, "with") || self.follows(at, "recursive");
+        let starts = self.all.iter().find(|token| token.kind != TokenKind::Blank);
+        let is_with = starts.is_some_and(|token| token.is_word("with"));
+        is_first || (is_comma && is_with && self.depth == 0)
+    }
+
+    /// The texts of a call's arguments.
+    fn arguments(&self, at: usize) -> Vec<String> {
+        let (mut depth, mut arguments) = (0_usize, vec![String::new()]);
+        for token in &self.all[at + 1..] {
+            match token.kind {
+                TokenKind::Sign(b'(') => depth += 1,
+                TokenKind::Sign(b')') if depth == 1 => break,
+                TokenKind::Sign(b')') => depth -= 1,
+                TokenKind::Sign(b',') if depth == 1 => {
+                    arguments.push(String::new());
+                    continue;
+                }
+                _ => {}
+            }
+            arguments.last_mut().expect("it has one").push_str(token.text);
+        }
+        arguments
+    }
+}
+
+fn is_positive(place: &str) -> bool {
+    place.trim().parse::<u32>().is_ok_and(|place| place > 0)
+}
+
+fn cast(kind: &str) -> Result<&'static str, String> {
+    Ok(match kind {
+        "text" | "varchar" | "char" => "text",
+        "real" | "double" | "float" => "double precision",
+        "numeric" | "decimal" => "numeric",
+        // SQLite cuts off what PostgreSQL rounds, and makes 0 of a text without a number.
+        _ => return Err(format!("CAST AS {}", kind.to_ascii_uppercase())),
+    })
+}

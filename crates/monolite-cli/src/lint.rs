@@ -1,0 +1,496 @@
+//! `monolite lint --portable`: what of a schema and of statements PostgreSQL would treat otherwise.
+//!
+//! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
+//! the type of a column is told where a `CREATE TABLE` of the same run says the type.
+
+use crate::arguments;
+use crate::export::clauses::{self, split};
+use crate::out::stdout;
+use crate::{backup, json, words};
+use anyhow::{Context as _, Result};
+use monolite::statements;
+use monolite_sqlite::{Token, TokenKind};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::Path;
+
+/// The name of each rule, what is otherwise, and the remedy; behind an empty line, of functions.
+const RULES: &str = include_str!("lint/rules.txt");
+
+/// A line of them.
+type Rule = (&'static str, &'static str, &'static str);
+
+/// The first rule of a part whose name `is_it`.
+fn rule(part: &'static str, is_it: impl Fn(&str) -> bool) -> Option<Rule> {
+    let mut rules = part.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(" | ")?;
+        let (difference, remedy) = rest.split_once(" | ")?;
+        Some((name, difference, remedy))
+    });
+    rules.find(|(name, ..)| is_it(name))
+}
+
+/// The parts for words, and for functions.
+fn parts() -> (&'static str, &'static str) {
+    RULES.split_once("\n\n").expect("there are two")
+}
+
+/// Something was found.
+#[derive(Debug)]
+pub(crate) struct Found(u64);
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let places = words::count(self.0, "place");
+        write!(f, "PostgreSQL treats {places} otherwise")
+    }
+}
+
+impl std::error::Error for Found {}
+
+/// A place that PostgreSQL treats otherwise.
+#[derive(Serialize)]
+struct Finding {
+    file: String,
+    line: usize,
+    column: usize,
+    rule: &'static str,
+    text: String,
+    difference: &'static str,
+    remedy: &'static str,
+}
+
+/// What tables have: whether a column, by its name in lower case, holds texts alone.
+type Columns = HashMap<String, bool>;
+
+/// Looks at all files.
+pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
+    let mut texts = Vec::new();
+    for file in &arguments.files {
+        texts.extend(read(file)?);
+    }
+    let mut columns = Columns::new();
+    for statement in texts.iter().flat_map(|(_, sql)| statements(sql)) {
+        learn(statement, &mut columns);
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    for (file, sql) in &texts {
+        let mut is_told = false;
+        for statement in statements(sql) {
+            let start = statement.as_ptr() as usize - sql.as_ptr() as usize;
+            let mut lint =
+                Lint { tokens: clauses::tokens(statement), columns: &columns, found: Vec::new() };
+            lint.look();
+            lint.found.sort_by_key(|(at, _)| *at);
+            for (token, (rule, difference, remedy)) in lint.found {
+                if rule == "parameter" && std::mem::replace(&mut is_told, true) {
+                    continue;
+                }
+                let token = lint.tokens[token];
+                let before = &sql[..start + token.at];
+                let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+                findings.push(Finding {
+                    file: file.clone(),
+                    line: before.matches('\n').count() + 1,
+                    column: before[line_start..].chars().count() + 1,
+                    rule,
+                    text: token.text.chars().take(40).collect(),
+                    difference,
+                    remedy,
+                });
+            }
+        }
+    }
+    show(&findings, arguments.json)?;
+    match findings.len() as u64 {
+        0 => Ok(()),
+        count => Err(Found(count).into()),
+    }
+}
+
+/// The texts of a file of SQL, or of the schema of a database.
+fn read(file: &Path) -> Result<Vec<(String, String)>> {
+    let name = json::name(file);
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
+    if !bytes.starts_with(b"SQLite format 3\0") {
+        return Ok(vec![(name.into_owned(), String::from_utf8_lossy(&bytes).into_owned())]);
+    }
+    drop(bytes);
+    let db = backup::open(file, "is this the right path?")?;
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
+    db.close()?;
+    let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
+    Ok(read?.into_iter().map(of).collect())
+}
+
+fn show(findings: &[Finding], as_json: bool) -> Result<()> {
+    let mut out = stdout();
+    if as_json {
+        return json::print(&mut out, &findings);
+    }
+    for Finding { file, line, column, rule, text, difference, remedy } in findings {
+        writeln!(out, "{file}:{line}:{column}: {rule}: {text}: {difference}; write: {remedy}")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The definitions of a `CREATE TABLE`, and what follows; or that of an `ALTER TABLE … ADD`.
+fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<(Vec<&'t [Token<'s>]>, &'t [Token<'s>])> {
+    let is_temporary = |token: &Token<'_>| token.is_word("temp") || token.is_word("temporary");
+    let mut starts = tokens.iter().filter(|token| !is_temporary(token));
+    let verb = starts.next()?;
+    if !starts.next()?.is_word("table") {
+        return None;
+    }
+    if verb.is_word("alter") {
+        let add = tokens.iter().position(|token| token.is_word("add"))?;
+        let start = add + 1 + usize::from(tokens.get(add + 1)?.is_word("column"));
+        return Some((vec![&tokens[start..]], &[]));
+    }
+    let open = tokens.iter().position(|token| token.kind == TokenKind::Sign(b'('))?;
+    let close = clauses::closing(tokens, open).min(tokens.len());
+    let behind = tokens.get(close + 1..).unwrap_or_default();
+    verb.is_word("create").then(|| (split(&tokens[open + 1..close]), behind))
+}
+
+/// The type of a column's definition, in upper case.
+fn declared(definition: &[Token<'_>]) -> String {
+    let ends = "constraint primary not null unique check default collate references generated as \
+                deferrable";
+    let is_type = |token: &&Token<'_>| token.kind == TokenKind::Word && !has(ends, token.text);
+    let words = definition.iter().skip(1).take_while(is_type);
+    words.map(|token| token.text.to_ascii_uppercase()).collect::<Vec<_>>().join(" ")
+}
+
+fn is_constraint(definition: &[Token<'_>]) -> bool {
+    definition.first().is_none_or(|first| {
+        first.kind == TokenKind::Word && has("constraint primary unique check foreign", first.text)
+    })
+}
+
+fn learn(statement: &str, columns: &mut Columns) {
+    let tokens = clauses::tokens(statement);
+    let Some((definitions, _)) = definitions(&tokens) else { return };
+    for definition in definitions.iter().filter(|definition| !is_constraint(definition)) {
+        let name = definition[0].name().unwrap_or_default().to_lowercase();
+        let declared = declared(definition);
+        let is_text = ["CHAR", "CLOB", "TEXT"].iter().any(|part| declared.contains(part));
+        columns.entry(name).and_modify(|known| *known |= is_text).or_insert(is_text);
+    }
+}
+
+fn has(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|it| it.eq_ignore_ascii_case(word))
+}
+
+/// One statement.
+struct Lint<'s> {
+    tokens: Vec<Token<'s>>,
+    columns: &'s Columns,
+    found: Vec<(usize, Rule)>,
+}
+
+impl Lint<'_> {
+    fn add(&mut self, at: usize, name: &str) {
+        let found = rule(parts().0, |it| it == name).expect("it is in the table");
+        self.found.push((at, found));
+    }
+
+    /// The word at `at` in lower case; nothing of what is quoted.
+    fn word(&self, at: usize) -> String {
+        let word = self.tokens.get(at).filter(|token| token.kind == TokenKind::Word);
+        word.map_or_else(String::new, |token| token.text.to_ascii_lowercase())
+    }
+
+    fn before(&self, at: usize, distance: usize) -> String {
+        at.checked_sub(distance).map_or_else(String::new, |at| self.word(at))
+    }
+
+    fn is_sign(&self, at: usize, sign: u8) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.kind == TokenKind::Sign(sign))
+    }
+
+    fn look(&mut self) {
+        let tokens = self.tokens.clone();
+        let is_create = has("create alter", &self.word(0));
+        self.statement();
+        if let Some((definitions, behind)) = definitions(&tokens) {
+            self.table(&definitions, behind);
+        }
+        for (at, token) in tokens.iter().enumerate() {
+            match token.kind {
+                TokenKind::Word => self.keyword(at, is_create),
+                TokenKind::Quoted if !token.text.starts_with('"') => self.add(at, "quotes"),
+                TokenKind::Quoted if self.is_string(at) => self.add(at, "string"),
+                TokenKind::Parameter => self.add(at, "parameter"),
+                TokenKind::Number
+                    if token.text.get(..2).is_some_and(|it| it.eq_ignore_ascii_case("0x")) =>
+                {
+                    self.add(at, "hexadecimal");
+                }
+                TokenKind::Sign(sign) => self.sign(at, sign),
+                _ => {}
+            }
+        }
+        self.groups();
+    }
+
+    /// What the first words say.
+    fn statement(&mut self) {
+        match (self.word(0).as_str(), self.word(1).as_str()) {
+            ("pragma", _) => self.add(0, "pragma"),
+            ("attach" | "detach", _) => self.add(0, "attach"),
+            ("replace", _) => self.add(0, "replace"),
+            ("reindex", second) if !has("table index schema database", second) => {
+                self.add(0, "maintenance");
+            }
+            ("vacuum", "into") | ("explain", "query") => self.add(1, "maintenance"),
+            ("begin", "immediate" | "exclusive" | "deferred") => self.add(1, "begin"),
+            ("create", "virtual") => self.add(1, "virtual-table"),
+            ("create", "trigger") | ("create", "temp" | "temporary") if self.has_trigger() => {
+                self.add(0, "trigger");
+            }
+            ("create", "view") if self.word(2) == "if" => self.add(2, "if-not-exists"),
+            _ => {}
+        }
+        let has_word = |word: &str| self.tokens.iter().any(|token| token.is_word(word));
+        if has_word("intersect") && (has_word("union") || has_word("except")) {
+            let at = self.tokens.iter().position(|token| token.is_word("intersect"));
+            self.add(at.unwrap_or(0), "intersect");
+        }
+    }
+
+    fn has_trigger(&self) -> bool {
+        self.tokens.iter().take(3).any(|token| token.is_word("trigger"))
+    }
+
+    fn table(&mut self, definitions: &[&[Token<'_>]], behind: &[Token<'_>]) {
+        let place = |token: &Token<'_>| self.tokens.iter().position(|it| it.at == token.at);
+        let mut found = Vec::new();
+        let is_strict = behind.iter().any(|token| token.is_word("strict"));
+        found.extend((!is_strict && self.word(0) == "create").then_some((Some(0), "affinity")));
+        for token in behind {
+            found.extend(token.is_word("strict").then(|| (place(token), "strict")));
+            found.extend(token.is_word("without").then(|| (place(token), "without-rowid")));
+        }
+        for definition in definitions.iter().filter(|definition| !is_constraint(definition)) {
+            let at = place(&definition[0]);
+            let declared = declared(definition);
+            // These are the same.
+            if !has("BIGINT TEXT NUMERIC", &declared) && declared != "DOUBLE PRECISION" {
+                found.push((at, "type"));
+            }
+            let first = &definition[0];
+            if first.kind == TokenKind::Word && first.text.chars().any(char::is_uppercase) {
+                found.push((at, "names"));
+            }
+            let is_generated = definition
+                .windows(2)
+                .any(|pair| pair[0].is_word("as") && pair[1].kind == TokenKind::Sign(b'('));
+            if is_generated && !definition.iter().any(|token| token.is_word("stored")) {
+                found.push((at, "virtual-column"));
+            }
+        }
+        for (at, rule) in found {
+            self.add(at.unwrap_or(0), rule);
+        }
+    }
+
+    fn keyword(&mut self, at: usize, is_create: bool) {
+        let (word, next, before) = (self.word(at), self.word(at + 1), self.before(at, 1));
+        let is_call = self.is_sign(at + 1, b'(');
+        let is_first_part = self.is_sign(at + 1, b'.');
+        let is_null = next == "null" || (next == "not" && self.word(at + 2) == "null");
+        let is_distinct = next == "distinct" || (next == "not" && self.word(at + 2) == "distinct");
+        match word.as_str() {
+            "or" if has("insert update", &before) => self.add(at, "or"),
+            "conflict" if before == "on" && has("replace ignore fail rollback abort", &next) => {
+                self.add(at, "conflict");
+            }
+            "conflict" if next == "do" && self.word(at + 2) == "update" => self.add(at, "target"),
+            "rowid" | "_rowid_" | "oid"
+                if before != "without" && !self.columns.contains_key(&word) =>
+            {
+                self.add(at, "rowid");
+            }
+            "collate" if has("nocase rtrim binary", &next) => self.add(at + 1, "collation"),
+            "like" if !is_call => self.add(at, "like"),
+            "glob" | "match" | "regexp" if !is_call && !before.is_empty() || before == "not" => {
+                self.add(at, "glob");
+            }
+            "is" if !is_null && !is_distinct => self.add(at, "is"),
+            "true" | "false"
+                if before != "is" && before != "not" && before != "where" && before != "on" =>
+            {
+                self.add(at, "boolean");
+            }
+            "order" if next == "by" && !self.has_nulls(at) => self.add(at, "nulls"),
+            "limit" => self.limit(at),
+            "autoincrement" => self.add(at, "autoincrement"),
+            "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
+            _ if word.starts_with("current_") => self.add(at, "now"),
+            "not" if next == "null" && before != "is" && !is_create => self.add(at, "not-null"),
+            "x" if self.tokens.get(at + 1).is_some_and(|it| {
+                it.kind == TokenKind::Text && it.at == self.tokens[at].at + 1
+            }) =>
+            {
+                self.add(at, "blob");
+            }
+            "as" if has("integer int real numeric", &next) && self.is_cast(at) => {
+                self.add(at + 1, "cast");
+            }
+            _ if is_call && !is_first_part && before != "table" && before != "into" => {
+                self.call(at, &word);
+            }
+            _ => {}
+        }
+        if has("where and or not having on when", &before) && self.is_condition(at) {
+            self.add(at, "condition");
+        }
+    }
+
+    fn call(&mut self, at: usize, name: &str) {
+        let end = clauses::closing(&self.tokens, at + 1).min(self.tokens.len());
+        let arguments = split(&self.tokens[at + 2..end]);
+        let place = arguments.get(1).and_then(|place| place.first());
+        let is_from_end = place.is_some_and(|it| it.kind != TokenKind::Number || it.text == "0");
+        if has("min max", name) && arguments.len() > 1 {
+            self.add(at, "min");
+        } else if has("substr substring", name) && is_from_end {
+            self.add(at, "substr");
+        }
+        if let Some((_, difference, remedy)) = rule(parts().1, |names| has(names, name)) {
+            self.found.push((at, ("function", difference, remedy)));
+        }
+    }
+
+    /// Whether the column at `at` is all of a condition.
+    fn is_condition(&self, at: usize) -> bool {
+        let mut last = at;
+        if self.is_sign(at + 1, b'.') {
+            last = at + 2;
+        }
+        let is_name = self.columns.contains_key(&self.word(last));
+        let ends = "and or group order limit then having union except intersect returning";
+        let is_end = self.tokens.get(last + 1).is_none_or(|next| {
+            has(ends, &self.word(last + 1)) || matches!(next.kind, TokenKind::Sign(b')' | b';'))
+        });
+        let between =
+            self.tokens[..at].iter().rev().skip(1).take(4).any(|it| it.is_word("between"));
+        is_name && is_end && !(self.before(at, 1) == "and" && between)
+    }
+
+    fn is_cast(&self, at: usize) -> bool {
+        let mut depth = 0_i32;
+        for back in (0..at).rev() {
+            match self.tokens[back].kind {
+                TokenKind::Sign(b')') => depth += 1,
+                TokenKind::Sign(b'(') if depth == 0 => return self.before(back, 1) == "cast",
+                TokenKind::Sign(b'(') => depth -= 1,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn has_nulls(&self, at: usize) -> bool {
+        self.tokens[at..].iter().any(|token| token.is_word("nulls"))
+    }
+
+    fn limit(&mut self, at: usize) {
+        let is_end = |token: &Token<'_>| matches!(token.kind, TokenKind::Sign(b')' | b';'));
+        let rest = self.tokens[at..].iter().take_while(|token| !is_end(token));
+        let has_comma = rest.clone().any(|token| token.kind == TokenKind::Sign(b','));
+        if has_comma || self.is_sign(at + 1, b'-') {
+            self.add(at, "limit");
+        }
+    }
+
+    /// Whether what is in double quotes at `at` stands where a value does, and is no column.
+    fn is_string(&self, at: usize) -> bool {
+        let name = self.tokens[at].name().unwrap_or_default().to_lowercase();
+        let before = at.checked_sub(1).map(|at| self.tokens[at]);
+        let is_value = before.is_some_and(|token| match token.kind {
+            TokenKind::Sign(sign) => matches!(sign, b'=' | b'<' | b'>' | b'|' | b'('),
+            TokenKind::Word => has("like in then else values default and or", token.text),
+            _ => false,
+        });
+        let is_in_values = self.tokens[..at].iter().any(|token| token.is_word("values"));
+        let is_listed = before.is_some_and(|token| token.kind == TokenKind::Sign(b','));
+        let is_part = self.is_sign(at + 1, b'.');
+        let is_of_list =
+            self.word(0) == "create" && before.is_some_and(|it| it.kind == TokenKind::Sign(b'('));
+        let is_known = self.columns.contains_key(&name) || self.columns.is_empty() && !is_in_values;
+        !is_known && !is_part && !is_of_list && (is_value || is_listed && is_in_values)
+    }
+
+    fn sign(&mut self, at: usize, sign: u8) {
+        let touches = |other: u8| {
+            self.is_sign(at + 1, other) && self.tokens[at + 1].at == self.tokens[at].at + 1
+        };
+        match sign {
+            b'=' if touches(b'=') => self.add(at, "equals"),
+            b'-' if touches(b'>') => self.add(at, "json"),
+            b'/' | b'%'
+                if !self.tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Number) =>
+            {
+                self.add(at, "division");
+            }
+            b'|' if touches(b'|') && self.has_no_text(at) => self.add(at, "concatenation"),
+            _ => {}
+        }
+    }
+
+    /// Whether both sides of `||` are known to be no texts.
+    fn has_no_text(&self, at: usize) -> bool {
+        let is_none = |at: Option<usize>| {
+            at.and_then(|at| self.tokens.get(at)).is_some_and(|token| match token.kind {
+                TokenKind::Number => true,
+                TokenKind::Word => self.columns.get(&token.text.to_lowercase()) == Some(&false),
+                _ => false,
+            })
+        };
+        is_none(at.checked_sub(1)) && is_none(Some(at + 2))
+    }
+
+    /// Columns of a SELECT with GROUP BY that are not in it.
+    fn groups(&mut self) {
+        let Some(group) = (0..self.tokens.len())
+            .find(|at| self.word(*at) == "group" && self.word(at + 1) == "by")
+        else {
+            return;
+        };
+        let select = (0..group).rev().find(|at| self.word(*at) == "select");
+        let from = (0..group).rev().find(|at| self.word(*at) == "from");
+        let (Some(select), Some(from)) = (select, from) else { return };
+        let is_end = |token: &&Token<'_>| {
+            !has("having order limit union", token.text)
+                && !matches!(token.kind, TokenKind::Sign(b';'))
+        };
+        let grouped: Vec<String> = self.tokens[group + 2..]
+            .iter()
+            .take_while(is_end)
+            .filter_map(Token::name)
+            .map(|it| it.to_lowercase())
+            .collect();
+        let mut found = Vec::new();
+        for item in split(&self.tokens[(select + 1).min(from)..from]) {
+            let end = item.iter().position(|token| token.is_word("as")).unwrap_or(item.len());
+            let is_column = end == 1 || end == 3 && item[1].kind == TokenKind::Sign(b'.');
+            let name = item[..end].last().and_then(Token::name).unwrap_or_default().to_lowercase();
+            let alias = item.last().and_then(Token::name).unwrap_or_default().to_lowercase();
+            if is_column
+                && !name.is_empty()
+                && !grouped.contains(&name)
+                && !grouped.contains(&alias)
+            {
+                found.extend(self.tokens.iter().position(|token| token.at == item[0].at));
+            }
+        }
+        for at in found {
+            self.add(at, "bare-column");
+        }
+    }
+}
