@@ -35,7 +35,7 @@ use super::Connection;
 use crate::codes::failure;
 use crate::names::quoted;
 use crate::traits::Traits;
-use attached::{Attached, Defined, Quotes, Shape, reason};
+use attached::{Attached, Defined, Shape, fault, reason};
 use fill::Fill;
 pub(super) use text::{Creation, is_query};
 
@@ -65,6 +65,8 @@ struct Rebuild<'c> {
     old: Shape,
     /// What did not work before.
     broken: BTreeMap<String, String>,
+    /// Which of its indexes the new table has.
+    created: Vec<usize>,
     faults: Faults,
 }
 
@@ -76,6 +78,8 @@ impl Connection {
     /// `SQLITE_AUTH` with all that cannot be carried, `SQLITE_CONSTRAINT` with the rows that cannot
     /// be; those of SQLite. The transaction is to be undone then.
     pub(super) fn rebuild(&self, creation: &Creation<'_>, select: Option<&str>) -> Result<()> {
+        let has_keys = self.raw().db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY);
+        assert_eq!(has_keys, Ok(false), "a table is rebuilt with foreign keys off");
         self.flush_virtual_tables()?;
         let rebuild = || {
             let ended = Rebuild::begin(self, creation).and_then(|rebuild| rebuild.run(select));
@@ -125,6 +129,7 @@ impl<'c> Rebuild<'c> {
             attached: Attached::of(raw, &table)?,
             old: Shape::of(raw, &table)?,
             broken: attached::broken(raw, &table)?,
+            created: Vec::new(),
             table,
             faults: Faults::default(),
         })
@@ -134,12 +139,18 @@ impl<'c> Rebuild<'c> {
         self.execute(&self.creation.renamed(SHADOW))?;
         let new = Shape::of(self.connection.raw(), SHADOW)?;
         let fill = Fill::new(&self, &new, select)?;
-        self.fill(&fill)?;
-        let indexes = self.create_indexes(&new, &fill)?;
-        self.swap(&new, &indexes)?;
-        let is_filled = self.faults.rows.is_none();
+        let fits = self.fill(&fill)?;
+        if !self.create_indexes(&new)? || !fits {
+            // One by one, into all unique indexes.
+            self.execute(&format!("DELETE FROM main.{SHADOW}"))?;
+            self.create_indexes(&new)?;
+            let found = fill.find_refused(self.connection.raw())?;
+            self.faults.rows = found.map(|text| self.with_names(text));
+        }
+        self.swap(&new)?;
+        let is_whole = self.faults.rows.is_none();
         self.look_at_what_hangs_on_it(&new)?;
-        let is_stale = is_filled && self.faults.refusals.is_empty() && fill.may_differ;
+        let is_stale = is_whole && self.faults.refusals.is_empty() && fill.may_differ;
         for (name, _) in self.attached.full_text.iter().filter(|_| is_stale) {
             self.connection.authorizer.note_virtual_table();
             self.execute(&format!("INSERT INTO main.{0}({0}) VALUES ('rebuild')", quoted(name)))?;
@@ -147,90 +158,60 @@ impl<'c> Rebuild<'c> {
         self.faults.of(&self.table)
     }
 
-    /// Fills the new table.
-    fn fill(&mut self, fill: &Fill) -> Result<()> {
+    /// Fills the new table; tells whether it takes all rows, and has none otherwise.
+    fn fill(&mut self, fill: &Fill) -> Result<bool> {
         let raw = self.connection.raw();
-        match raw.execute(&fill.insert(), ()) {
-            Ok(rows) => {
-                let count = format!("SELECT count(*) FROM main.{}", quoted(&self.table));
-                let before: i64 = raw.query_row(&count, (), |row| row.get(0))?;
-                if i64::try_from(rows) != Ok(before) {
-                    self.refuse(format!(
-                        "the SELECT gives {rows} rows, and {} has {before}: give each row once, \
-                         and delete rows in a statement before the CREATE TABLE",
-                        self.table
-                    ));
-                }
-                self.faults.rows = fill.find_lost(raw)?;
-            }
-            Err(error) if fill::is_of_row(&error) => self.find_rows(fill)?,
-            Err(error) => return Err(self.told(&error)),
+        let rows = match raw.execute(&fill.insert(), ()) {
+            Err(error) if fill::is_of_row(&error) => return Ok(false),
+            filled => filled.map_err(|error| self.told(&error))?,
+        };
+        let count = format!("SELECT count(*) FROM main.{}", quoted(&self.table));
+        let before: i64 = raw.query_row(&count, (), |row| row.get(0))?;
+        if i64::try_from(rows) != Ok(before) {
+            self.refuse(format!(
+                "a SELECT that gives {rows} rows, where {} has {before} (give each row once, and \
+                 delete rows in a statement before the CREATE TABLE)",
+                self.table
+            ));
         }
-        Ok(())
+        self.faults.rows = fill.find_lost(raw)?;
+        Ok(true)
     }
 
-    /// Finds the rows that the new table does not take, with its unique indexes.
-    fn find_rows(&mut self, fill: &Fill) -> Result<()> {
-        let raw = self.connection.raw();
-        raw.execute_batch(&format!("DELETE FROM {SHADOW}"))?;
-        for (at, index) in self.attached.indexes.iter().enumerate() {
-            // One that cannot be created is told elsewhere.
-            let _ = raw.execute_batch(&self.index(at, index));
-        }
-        let found = fill.find_refused(raw)?;
-        self.faults.rows = found.map(|text| self.with_names(text));
-        (0..self.attached.indexes.len()).try_for_each(|at| self.drop_index(at))
-    }
-
-    fn drop_index(&self, at: usize) -> Result<()> {
-        self.execute(&format!("DROP INDEX IF EXISTS main.{SHADOW}_{at}"))
-    }
-
-    /// The definition of an index as that of one of the new table.
-    fn index(&self, at: usize, index: &Defined) -> String {
-        text::index_on(&index.sql, &self.table, SHADOW, &format!("{SHADOW}_{at}"))
-    }
-
-    /// Creates the indexes of the old table on the new one; gives the numbers of those that are
-    /// there.
-    fn create_indexes(&mut self, new: &Shape, fill: &Fill) -> Result<Vec<usize>> {
+    /// Creates the indexes of the old table on the new one that are not there; tells whether all
+    /// rows fit in the unique ones.
+    fn create_indexes(&mut self, new: &Shape) -> Result<bool> {
         let (raw, gone) = (self.connection.raw(), self.gone(new));
-        let (mut created, mut refusals, mut is_double) = (Vec::new(), Vec::new(), false);
+        let (mut refusals, mut fits) = (Vec::new(), true);
         for (at, index) in self.attached.indexes.iter().enumerate() {
-            let sql = self.index(at, index);
-            let strictly = {
-                let _quotes = Quotes::are_names(raw)?;
-                raw.execute_batch(&sql)
-            };
-            let made = match strictly {
-                // It has texts in double quotes.
-                Err(error)
-                    if !fill::is_of_row(&error) && !text::quotes_one_of(&index.sql, &gone) =>
-                {
-                    raw.execute_batch(&sql)
-                }
-                made => made,
-            };
-            match made {
-                Ok(()) => created.push(at),
-                Err(error) if fill::is_of_row(&error) => is_double = true,
-                Err(error) if is_of_time(&error) => return Err(error),
-                Err(error) => {
-                    refusals.push(format!("the index {} ({})", index.name, reason(&error)));
-                }
+            if self.created.contains(&at) {
+                continue;
             }
+            let name = format!("{SHADOW}_{at}");
+            let sql = text::index_on(&index.sql, &self.table, SHADOW, &name);
+            let why = match raw.execute_batch(&sql) {
+                Err(error) if fill::is_of_row(&error) => {
+                    fits = false;
+                    continue;
+                }
+                Err(error) => fault(error)?,
+                Ok(()) => {
+                    self.created.push(at);
+                    // Of a name in double quotes without a column SQLite makes a text.
+                    if !text::quotes_one_of(&index.sql, &gone) {
+                        continue;
+                    }
+                    "it names a column that is gone".into()
+                }
+            };
+            refusals.push(format!("the index {} ({why})", index.name));
         }
         refusals.into_iter().for_each(|it| self.refuse(it));
-        if is_double && self.faults.rows.is_none() {
-            created.iter().try_for_each(|at| self.drop_index(*at))?;
-            self.find_rows(fill)?;
-            return Ok(Vec::new());
-        }
-        Ok(created)
+        Ok(fits)
     }
 
-    /// Puts the new table in the place of the old one, with these of its indexes, and its triggers.
-    fn swap(&self, new: &Shape, indexes: &[usize]) -> Result<()> {
+    /// Puts the new table in the place of the old one, with its indexes and its triggers.
+    fn swap(&self, new: &Shape) -> Result<()> {
         let raw = self.connection.raw();
         let last: Option<i64> = match new.is_autoincrement {
             true => {
@@ -264,15 +245,14 @@ impl<'c> Rebuild<'c> {
         }
         // Refused to everybody in defensive mode.
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-        let written = raw
-            .execute_batch("PRAGMA writable_schema = ON")
-            .and_then(|()| self.write_schema(indexes));
+        let written =
+            raw.execute_batch("PRAGMA writable_schema = ON").and_then(|()| self.write_schema());
         let reset = raw.execute_batch("PRAGMA writable_schema = RESET");
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         written.and(reset)
     }
 
-    fn write_schema(&self, indexes: &[usize]) -> Result<()> {
+    fn write_schema(&self) -> Result<()> {
         // In sqlite_sequence SQLite compares names letter by letter.
         let (raw, table) = (self.connection.raw(), &self.creation.table);
         let sql =
@@ -283,7 +263,7 @@ impl<'c> Rebuild<'c> {
                    substr(name, length('sqlite_autoindex_' || ?1) + 1), tbl_name = ?2 \
                    WHERE tbl_name = ?1 AND sql IS NULL";
         raw.execute(sql, [SHADOW, table])?;
-        for at in indexes {
+        for at in &self.created {
             let index = &self.attached.indexes[*at];
             let sql = "UPDATE main.sqlite_schema SET name = ?2, tbl_name = ?3, sql = ?4 WHERE \
                        name = ?1";
@@ -324,7 +304,7 @@ impl<'c> Rebuild<'c> {
                     quoted(column)
                 );
                 if let Err(error) = raw.prepare(&sql) {
-                    refusals.push(format!("the full-text table {name} ({})", reason(&error)));
+                    refusals.push(format!("the full-text table {name} ({})", fault(error)?));
                 }
             }
         }
@@ -339,7 +319,9 @@ impl<'c> Rebuild<'c> {
     }
 
     fn refuse(&mut self, what: String) {
-        self.faults.refusals.push(what);
+        if !self.faults.refusals.contains(&what) {
+            self.faults.refusals.push(what);
+        }
     }
 
     fn execute(&self, sql: &str) -> Result<()> {
@@ -375,9 +357,4 @@ impl Faults {
         let text = format!("{table} cannot be rebuilt with {refusals}: {REMEDY}{rows}");
         Err(failure(ffi::SQLITE_AUTH, text))
     }
-}
-
-/// Whether `error` is that of a time limit, or of what else ends a statement.
-fn is_of_time(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
 }

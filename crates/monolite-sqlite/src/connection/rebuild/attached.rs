@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension as _, Params, Result, Row};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, Result, Row};
 
 use crate::connection::full_text::External;
 use crate::names::quoted;
@@ -122,23 +122,25 @@ pub(super) fn broken(connection: &Connection, table: &str) -> Result<BTreeMap<St
     let _quotes = Quotes::are_names(connection)?;
     let mut broken = BTreeMap::new();
     let mut try_to = |what: String, sql: &str| {
-        let failed = connection.prepare(sql).err();
-        failed.map(|error| broken.insert(what, reason(&error)));
+        if let Err(error) = connection.prepare(sql) {
+            broken.insert(what, fault(error)?);
+        }
+        Ok::<_, rusqlite::Error>(())
     };
     let views = "SELECT name FROM main.sqlite_schema WHERE type = 'view'";
     for view in all(connection, views, (), |row| row.get::<_, String>(0))? {
-        try_to(format!("the view {view}"), &format!("SELECT * FROM main.{}", quoted(&view)));
+        try_to(format!("the view {view}"), &format!("SELECT * FROM main.{}", quoted(&view)))?;
     }
     let children = "SELECT DISTINCT child.name FROM main.sqlite_schema AS child, \
          pragma_foreign_key_list(child.name, 'main') AS key WHERE child.type = 'table' AND \
          (key.\"table\" = ?1 COLLATE NOCASE OR child.name = ?1 COLLATE NOCASE)";
     for child in all(connection, children, [table], |row| row.get::<_, String>(0))? {
         let check = format!("EXPLAIN PRAGMA main.foreign_key_check({})", quoted(&child));
-        try_to(format!("a foreign key of {child}"), &check);
+        try_to(format!("a foreign key of {child}"), &check)?;
     }
     let hosts = "SELECT DISTINCT tbl_name FROM main.sqlite_schema WHERE type = 'trigger'";
     for host in all(connection, hosts, (), |row| row.get::<_, String>(0))? {
-        if fired(connection, &host).is_some() {
+        if fired(connection, &host)?.is_some() {
             broken.extend(broken_triggers(connection, &host)?);
         }
     }
@@ -146,22 +148,25 @@ pub(super) fn broken(connection: &Connection, table: &str) -> Result<BTreeMap<St
 }
 
 /// Why SQLite cannot compile what fires the triggers of `host`.
-fn fired(connection: &Connection, host: &str) -> Option<String> {
+fn fired(connection: &Connection, host: &str) -> Result<Option<String>> {
     // A view that is broken is named itself.
-    let columns = Shape::of(connection, host).ok()?.columns;
+    let Ok(Shape { columns, .. }) = Shape::of(connection, host) else { return Ok(None) };
     let set = |column: &Column| format!("{0} = {0}", quoted(&column.name));
     let set: Vec<_> = columns.iter().filter(|it| !it.is_generated).map(set).collect();
     let (host, set) = (quoted(host), set.join(", "));
-    let failed = |event: String| connection.prepare(&event).err().map(|error| reason(&error));
-    [
+    for event in [
         format!("INSERT INTO main.{host} DEFAULT VALUES"),
         format!("UPDATE main.{host} SET {set}"),
         format!("DELETE FROM main.{host}"),
-    ]
-    .into_iter()
-    .filter_map(failed)
-    // A view without such a trigger.
-    .find(|why| !why.starts_with("cannot modify"))
+    ] {
+        match connection.prepare(&event).map_err(fault) {
+            // A view without such a trigger.
+            Err(Ok(why)) if why.starts_with("cannot modify") => {}
+            Err(why) => return why.map(Some),
+            Ok(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 /// Those of the triggers of `host` that do not work where there is no other one. All is undone.
@@ -175,7 +180,7 @@ fn broken_triggers(connection: &Connection, host: &str) -> Result<Vec<(String, S
         let mut broken = Vec::new();
         for it in &triggers {
             connection.execute_batch(&it.sql)?;
-            let failed = fired(connection, host);
+            let failed = fired(connection, host)?;
             broken.extend(failed.map(|why| (format!("the trigger {}", it.name), why)));
             drop(it)?;
         }
@@ -187,13 +192,13 @@ fn broken_triggers(connection: &Connection, host: &str) -> Result<Vec<(String, S
 }
 
 /// Has names in double quotes be no texts, until it is dropped.
-pub(super) struct Quotes<'c>(&'c Connection, [bool; 2]);
+struct Quotes<'c>(&'c Connection, [bool; 2]);
 
 const QUOTES: [DbConfig; 2] =
     [DbConfig::SQLITE_DBCONFIG_DQS_DML, DbConfig::SQLITE_DBCONFIG_DQS_DDL];
 
 impl Quotes<'_> {
-    pub(super) fn are_names(connection: &Connection) -> Result<Quotes<'_>> {
+    fn are_names(connection: &Connection) -> Result<Quotes<'_>> {
         let [dml, ddl] = QUOTES.map(|it| connection.db_config(it));
         let quotes = Quotes(connection, [dml?, ddl?]);
         QUOTES.into_iter().try_for_each(|it| connection.set_db_config(it, false).map(drop))?;
@@ -208,6 +213,16 @@ impl Drop for Quotes<'_> {
             let _ = self.0.set_db_config(which, is_on);
         }
     }
+}
+
+/// What is wrong with a statement that cannot be compiled.
+///
+/// # Errors
+/// `error`, if it is one of another kind.
+pub(super) fn fault(error: rusqlite::Error) -> Result<String> {
+    let has_place = matches!(error, rusqlite::Error::SqlInputError { .. });
+    let is_fault = has_place || error.sqlite_error_code() == Some(ErrorCode::Unknown);
+    if is_fault { Ok(reason(&error)) } else { Err(error) }
 }
 
 /// What SQLite says, without its code and its statement.

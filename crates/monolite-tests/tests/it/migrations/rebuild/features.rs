@@ -541,8 +541,7 @@ pub(super) const REFUSED: &[Refused] = &[
         Invalid,
         &["temporary tables"],
     ),
-    refused("another CREATE TABLE", ONE, "CREATE TABLE x(a)", Invalid, &["no CREATE TABLE t;
-    add it"]),
+    refused("another CREATE TABLE", ONE, "CREATE TABLE x(a)", Invalid, &["no CREATE TABLE t"]),
     refused(
         "columns of a query",
         ONE,
@@ -669,7 +668,7 @@ pub(super) const REFUSED: &[Refused] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 2), (2, 3)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); SELECT * FROM t WHERE a > 2",
         Invalid,
-        &["the SELECT gives 1 rows, and t has 2"],
+        &["a SELECT that gives 1 rows, where t has 2"],
     ),
     refused(
         "a SELECT that leaves a column out, and has one that there is not",
