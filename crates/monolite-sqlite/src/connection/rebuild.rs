@@ -91,10 +91,10 @@ impl Connection {
                 error => error,
             })
         };
-        self.counts.during_own_work(|| self.as_engine(|| self.on_stack(rebuild)))?;
+        // Also where it fails: what is undone then is in memory.
         self.authorizer.virtual_tables.forget();
         self.unsettle(Traits::SCHEMA | Traits::STATISTICS);
-        Ok(())
+        self.counts.during_own_work(|| self.as_engine(|| self.on_stack(rebuild)))
     }
 }
 

@@ -220,6 +220,28 @@ fn a_rebuild_that_is_ended_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_rebuild_that_was_refused_is_forgotten() {
+    let db = Database::open(":memory:").unwrap();
+    let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t";
+    db.write(move |tx| tx.execute_batch(schema)).wait().unwrap();
+    // It is found behind the swap, and on the way to the same version of the schema others follow.
+    let all = migrations("CREATE TABLE t(id INTEGER PRIMARY KEY, b)");
+    for round in 0..3 {
+        let ended = if round < 2 { all.up(&db).wait() } else { all.dry_run(&db).wait() };
+        assert!(ended.unwrap_err().to_string().contains("the view v ("));
+        for at in 0..12 {
+            let columns = db.write(move |tx| {
+                tx.execute_batch(&format!("CREATE TABLE x{round}_{at}(v)"))?;
+                let sql = "SELECT group_concat(name) FROM pragma_table_info('t')";
+                let columns: String = tx.query_row(sql, (), |row| row.get(0))?;
+                tx.query_row("SELECT count(a) FROM t", (), |_| Ok(columns))
+            });
+            assert_eq!(columns.wait().unwrap(), "id,a", "{round}, {at}");
+        }
+    }
+}
+
+#[test]
 fn foreign_keys_are_on_behind_a_rebuild_and_a_dry_run() {
     let db = Database::open(":memory:").unwrap();
     let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, a);
