@@ -132,7 +132,11 @@ impl Drops {
             return Ok(None);
         }
         let (before, remedy) = if self.is_migrating() {
-            ("", "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`")
+            (
+                "",
+                "to rebuild the table, begin the file with `-- monolite: rebuild=TABLE` and \
+                 declare it anew, or with `-- monolite: foreign_keys=off`",
+            )
         } else {
             (
                 "PRAGMA foreign_keys = OFF had no effect in this transaction, ",

@@ -19,6 +19,9 @@
 //! - Nothing is applied after one that was edited, is missing, or was skipped.
 //! - No migration deletes rows that it does not name: one with foreign keys on drops no table that
 //!   another one references.
+//!
+//! # Not here
+//! How a table is rebuilt: `monolite-sqlite`, `connection/rebuild`.
 
 mod directives;
 mod directory;
@@ -248,9 +251,10 @@ impl Migrations {
     /// # Errors
     /// From the handle: `Invalid` when one that was applied has been edited, is missing or comes
     /// after one that is pending, and for SQL that is refused in a migration (`BEGIN`, a parameter,
-    /// with foreign keys on a `DROP TABLE` of a table that another one references); those of the
-    /// SQL. The migration's name, the line and the column come before. What was applied before
-    /// stays.
+    /// with foreign keys on a `DROP TABLE` of a table that another one references), and for a
+    /// declared rebuild with all that does not work with the new table; `Constraint` with the keys
+    /// of the rows that it does not take; those of the SQL. The migration's name, the line and the
+    /// column come before. What was applied before stays.
     ///
     /// # Cancellation
     /// One that is under way is applied; those after it are not.

@@ -4,6 +4,7 @@
 mod features;
 
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -113,20 +114,30 @@ fn is_sound(plain: &Connection) -> bool {
     check("PRAGMA integrity_check") == "Text([111, 107])|" && violations == 0
 }
 
+/// Runs `check` with each feature and a path of its own, and names all that fail.
+fn each<F>(all: impl Iterator<Item = (&'static str, F)>, check: impl Fn(F, &Path)) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut failed = Vec::new();
+    for (at, (name, feature)) in all.enumerate() {
+        let path = directory.path().join(format!("{at}.db"));
+        let run = AssertUnwindSafe(|| check(feature, &path));
+        failed.extend(catch_unwind(run).err().map(|_| name));
+    }
+    assert!(failed.is_empty(), "failed: {failed:#?}");
+}
+
 #[test]
 fn each_feature_of_a_schema_is_carried() {
-    let directory = tempfile::tempdir().unwrap();
-    for (at, feature) in CARRIED.iter().enumerate() {
+    each(CARRIED.iter().map(|it| (it.name, it)), |feature, path| {
         let name = feature.name;
-        let path = directory.path().join(format!("{at}.db"));
-        database(&path, feature.schema);
+        database(path, feature.schema);
         let state = || {
-            let plain = plain(&path);
+            let plain = plain(path);
             let probes: Vec<_> = feature.probes.iter().map(|it| probe(&plain, it)).collect();
             (dump(&plain, feature.table), probes)
         };
         let before = state();
-        let db = Database::open(&path).unwrap();
+        let db = Database::open(path).unwrap();
         let all = migrations(feature.rebuild);
         // It is tried first, which leaves everything as it was.
         let tried = all.dry_run(&db).wait();
@@ -146,23 +157,21 @@ fn each_feature_of_a_schema_is_carried() {
         for added in feature.adds {
             assert!(after.0.contains(added), "{name}: {added} is in {}", after.0);
         }
-        let plain = plain(&path);
+        let plain = plain(path);
         assert!(is_sound(&plain), "{name}");
         let sql = "SELECT count(*) FROM sqlite_schema WHERE sql LIKE '%monolite_rebuild%' OR name \
                    LIKE '%monolite_rebuild%'";
         assert_eq!(probe(&plain, sql), "Integer(0)|", "{name}");
-    }
+    });
 }
 
 #[test]
 fn a_feature_that_cannot_be_carried_is_named_and_nothing_is_changed() {
-    let directory = tempfile::tempdir().unwrap();
-    for (at, feature) in REFUSED.iter().enumerate() {
+    each(REFUSED.iter().map(|it| (it.name, it)), |feature, path| {
         let name = feature.name;
-        let path = directory.path().join(format!("{at}.db"));
-        database(&path, feature.schema);
-        let before = dump(&plain(&path), "");
-        let db = Database::open(&path).unwrap();
+        database(path, feature.schema);
+        let before = dump(&plain(path), "");
+        let db = Database::open(path).unwrap();
         let all = migrations(feature.rebuild);
         let tried = all.dry_run(&db).wait().unwrap_err();
         let error = all.up(&db).wait().expect_err(name);
@@ -174,10 +183,10 @@ fn a_feature_that_cannot_be_carried_is_named_and_nothing_is_changed() {
         }
         assert!(!told.contains("monolite_rebuild"), "{name}: {told}");
         db.close().unwrap();
-        let plain = plain(&path);
+        let plain = plain(path);
         assert_eq!(before, dump(&plain, ""), "{name}");
         assert_eq!(probe(&plain, "PRAGMA integrity_check"), "Text([111, 107])|", "{name}");
-    }
+    });
 }
 
 #[test]
