@@ -293,6 +293,17 @@ impl<'c> Rebuild<'c> {
                 }),
             );
         }
+        let places = |shape: &Shape| -> Vec<String> {
+            let columns = shape.columns.iter().filter(|it| !it.is_generated);
+            columns.map(|it| it.name.to_ascii_lowercase()).collect()
+        };
+        if places(new) != places(&self.old) {
+            let triggers = attached::triggers(raw)?.into_iter();
+            let by_place = triggers.filter(|it| text::inserts_by_place(&it.sql, &self.table));
+            refusals.extend(by_place.map(|it| {
+                format!("the trigger {} (INSERT by the places of columns, which change)", it.name)
+            }));
+        }
         for (name, external) in &self.attached.full_text {
             let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0";
             let columns = attached::all(raw, sql, [name], |row| row.get::<_, String>(0))?;

@@ -112,6 +112,15 @@ impl Attached {
     }
 }
 
+/// All triggers there are.
+///
+/// # Errors
+/// Those of SQLite.
+pub(super) fn triggers(connection: &Connection) -> Result<Vec<Defined>> {
+    let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'";
+    all(connection, sql, (), defined)
+}
+
 /// The views, the triggers and the foreign keys of and to `table` that SQLite cannot compile, each
 /// with its reason. A name in double quotes stands for no text here: one whose column is gone would
 /// become one.

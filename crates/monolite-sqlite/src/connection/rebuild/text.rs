@@ -69,6 +69,18 @@ pub(super) fn updated_columns(sql: &str) -> Vec<String> {
     names.filter_map(Token::name).collect()
 }
 
+/// Whether `sql` inserts rows into `table` by the places of its columns.
+pub(super) fn inserts_by_place(sql: &str, table: &str) -> bool {
+    let tokens = tokens(sql);
+    let is_it = |at: usize| {
+        let at = if is_dot(tokens.get(at + 1)) { at + 2 } else { at };
+        let name = tokens.get(at).and_then(Token::name);
+        let has_columns = tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Sign(b'('));
+        name.is_some_and(|name| name.eq_ignore_ascii_case(table)) && !has_columns
+    };
+    tokens.iter().enumerate().any(|(at, token)| token.is_word("INTO") && is_it(at + 1))
+}
+
 /// Whether `sql` begins with `SELECT`, `WITH` or `VALUES`.
 pub(in crate::connection) fn is_query(sql: &str) -> bool {
     let first = tokens(sql).into_iter().next();
@@ -142,6 +154,18 @@ fn an_index_is_renamed_with_what_qualifies_columns() {
         ),
         "CREATE UNIQUE INDEX \"i\" ON \"n\"(t) WHERE \"n\".b > 't.b'"
     );
+}
+
+#[test]
+fn an_insert_by_place_has_no_columns() {
+    for (sql, is_one) in [
+        ("INSERT INTO T VALUES (1)", true),
+        ("REPLACE INTO \"main\".[t] SELECT 1", true),
+        ("INSERT OR IGNORE INTO t (a) VALUES (1)", false),
+        ("INSERT INTO u VALUES ('into t')", false),
+    ] {
+        assert_eq!(inserts_by_place(sql, "t"), is_one, "{sql}");
+    }
 }
 
 #[test]

@@ -102,6 +102,13 @@ pub(super) const CARRIED: &[Carried] = &[
         &["INSERT INTO o VALUES (4), (5); SELECT id, a FROM t ORDER BY id"],
     ),
     carried(
+        "a trigger that inserts by the places of columns, which stay",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, g AS (a)); CREATE TABLE o(v);
+         CREATE TRIGGER r AFTER INSERT ON o BEGIN INSERT INTO t VALUES (new.v, 1); END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, g AS (a) STORED, A TEXT)",
+        &["INSERT INTO o VALUES (4); SELECT id, CAST(a AS INT) FROM t"],
+    ),
+    carried(
         "views, also one that can be written to",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 2);
          CREATE VIEW v AS SELECT t.id AS n, a FROM t; CREATE VIEW w AS SELECT n + 1 AS m FROM v;
@@ -444,6 +451,15 @@ pub(super) const REFUSED: &[Refused] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
         Invalid,
         &["the trigger r (", "3 columns"],
+    ),
+    refused(
+        "triggers that insert by the places of columns, which are others",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); CREATE TABLE o(v);
+         CREATE TRIGGER r AFTER INSERT ON o BEGIN INSERT INTO t VALUES (new.v, 1, 2); END;
+         CREATE TRIGGER s AFTER INSERT ON o BEGIN INSERT INTO t(id, a) VALUES (new.v + 9, 1); END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, b, a)",
+        Invalid,
+        &["t cannot be rebuilt with the trigger r (INSERT by the places of columns, which change):"],
     ),
     refused(
         "views that name one",
