@@ -14,7 +14,7 @@ use rusqlite::{Result, Row};
 use super::Connection;
 use super::batches::FailedStatement;
 use super::keys::is_missing;
-use super::rebuild::{self, Creation};
+use super::rebuild::{self, Creation, Quotes};
 use crate::codes::refuse;
 use crate::names;
 use crate::scan;
@@ -75,8 +75,9 @@ impl Migrations<'_> {
         refuse(missing).map_err(|error| FailedStatement::new(sql, sql, error))
     }
 
-    /// Sees whether a user may say the query.
+    /// Sees whether a user may say the query, in which no name in double quotes is a text.
     fn prepare_query(self, select: &str) -> Result<()> {
+        let _quotes = Quotes::are_names(self.0.raw())?;
         let _migrating = self.0.authorizer.drops.migrating();
         refuse_parameters(&self.0.prepare(select)?)
     }

@@ -35,6 +35,7 @@ use super::Connection;
 use crate::codes::failure;
 use crate::names::quoted;
 use crate::traits::Traits;
+pub(super) use attached::Quotes;
 use attached::{Attached, Defined, Shape, fault, reason};
 use fill::Fill;
 pub(super) use text::{Creation, is_query};

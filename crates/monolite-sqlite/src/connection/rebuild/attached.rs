@@ -201,13 +201,13 @@ fn broken_triggers(connection: &Connection, host: &str) -> Result<Vec<(String, S
 }
 
 /// Has names in double quotes be no texts, until it is dropped.
-struct Quotes<'c>(&'c Connection, [bool; 2]);
+pub(in crate::connection) struct Quotes<'c>(&'c Connection, [bool; 2]);
 
 const QUOTES: [DbConfig; 2] =
     [DbConfig::SQLITE_DBCONFIG_DQS_DML, DbConfig::SQLITE_DBCONFIG_DQS_DDL];
 
 impl Quotes<'_> {
-    fn are_names(connection: &Connection) -> Result<Quotes<'_>> {
+    pub(in crate::connection) fn are_names(connection: &Connection) -> Result<Quotes<'_>> {
         let [dml, ddl] = QUOTES.map(|it| connection.db_config(it));
         let quotes = Quotes(connection, [dml?, ddl?]);
         QUOTES.into_iter().try_for_each(|it| connection.set_db_config(it, false).map(drop))?;
