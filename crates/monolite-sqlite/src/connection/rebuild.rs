@@ -305,19 +305,9 @@ impl<'c> Rebuild<'c> {
                 format!("the trigger {} (INSERT by the places of columns, which change)", it.name)
             }));
         }
-        for (name, external) in &self.attached.full_text {
-            let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0";
-            let columns = attached::all(raw, sql, [name], |row| row.get::<_, String>(0))?;
-            let key = external.key.as_deref().unwrap_or("rowid");
-            for column in columns.iter().map(String::as_str).chain([key]) {
-                let sql = format!(
-                    "SELECT main.{0}.{1} FROM main.{0}",
-                    quoted(&self.table),
-                    quoted(column)
-                );
-                if let Err(error) = raw.prepare(&sql) {
-                    refusals.push(format!("the full-text table {name} ({})", fault(error)?));
-                }
+        for (name, query) in &self.attached.full_text {
+            if let Err(error) = raw.prepare(query) {
+                refusals.push(format!("the full-text table {name} ({})", fault(error)?));
             }
         }
         self.faults.refusals.extend(refusals);

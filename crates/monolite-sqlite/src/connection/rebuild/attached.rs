@@ -75,8 +75,9 @@ pub(super) struct Attached {
     pub(super) indexes: Vec<Defined>,
     /// Its triggers, in that order, in which they fire.
     pub(super) triggers: Vec<Defined>,
-    /// The full-text tables of which it is the content.
-    pub(super) full_text: Vec<(String, External)>,
+    /// The full-text tables whose texts are in it, also through a view, and the query that gives
+    /// these.
+    pub(super) full_text: Vec<(String, String)>,
     /// The largest rowid that it ever had, where it has `AUTOINCREMENT`.
     pub(super) last_rowid: Option<i64>,
 }
@@ -92,11 +93,6 @@ impl Attached {
                        COLLATE NOCASE AND sql IS NOT NULL ORDER BY rowid";
             all(connection, sql, [kind, table], defined)
         };
-        let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
-        let full_text = all(connection, sql, (), defined)?.into_iter().filter_map(|it| {
-            let external = External::of(&it.sql, &["fts3", "fts4", "fts5"])?;
-            external.content.eq_ignore_ascii_case(table).then_some((it.name, external))
-        });
         let sql = "SELECT seq FROM main.sqlite_sequence WHERE name = ?1";
         let last_rowid = match connection.prepare(sql) {
             Ok(mut find) => find.query_row([table], |row| row.get(0)).optional()?,
@@ -106,10 +102,36 @@ impl Attached {
         Ok(Attached {
             indexes: of_kind("index")?,
             triggers: of_kind("trigger")?,
-            full_text: full_text.collect(),
+            full_text: full_text(connection, table)?,
             last_rowid,
         })
     }
+}
+
+/// See [`Attached::full_text`].
+fn full_text(connection: &Connection, table: &str) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT rootpage FROM main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE";
+    let roots = all(connection, sql, [table], |row| row.get::<_, i64>(0))?;
+    let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
+    let mut found = Vec::new();
+    for Defined { name, sql } in all(connection, sql, (), defined)? {
+        let Some(external) = External::of(&sql, &["fts3", "fts4", "fts5"]) else { continue };
+        let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0";
+        let mut columns = all(connection, sql, [&name], |row| row.get::<_, String>(0))?;
+        columns.push(external.key.unwrap_or_else(|| "rowid".into()));
+        let columns: Vec<_> = columns.iter().map(|it| format!("content.{}", quoted(it))).collect();
+        let (columns, content) = (columns.join(", "), quoted(&external.content));
+        let query = format!("SELECT {columns} FROM main.{content} AS content");
+        // One that cannot be compiled does not work before, either.
+        let Ok(mut explain) = connection.prepare(&format!("EXPLAIN {query}")) else { continue };
+        let reads = |row: &Row<'_>| {
+            Ok(row.get_ref(1)?.as_str()? == "OpenRead" && roots.contains(&row.get(3)?))
+        };
+        if explain.query_map((), reads)?.any(|it| it == Ok(true)) {
+            found.push((name, query));
+        }
+    }
+    Ok(found)
 }
 
 /// All triggers there are.

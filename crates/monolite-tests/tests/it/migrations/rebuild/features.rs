@@ -288,6 +288,19 @@ pub(super) const CARRIED: &[Carried] = &[
         adds: &["Integer(1)|Integer(4)|\nInteger(2)|Integer(4)|\nInteger(3)|Integer(7)|"],
     },
     Carried {
+        name: "a full-text table whose texts are converted, in a view",
+        schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); CREATE INDEX i ON t(a);
+            CREATE VIEW v AS SELECT id AS n, upper(a) AS a FROM t WHERE a > 'b';
+            CREATE VIRTUAL TABLE f USING fts5(a, content='v', content_rowid='n');
+            INSERT INTO t VALUES (3, 'a'), (7, 'haus'); INSERT INTO f(f) VALUES ('rebuild')",
+        table: "t",
+        rebuild: "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT);
+            SELECT id, a || ' house' AS a FROM t;
+            CREATE TABLE found AS SELECT rowid AS id FROM f WHERE f MATCH 'house'",
+        probes: &["SELECT rowid FROM f WHERE f MATCH 'haus'"],
+        adds: &["Integer(1)|Integer(7)|"],
+    },
+    Carried {
         name: "virtual tables beside it, one written in the same transaction",
         schema: "CREATE TABLE t(a); INSERT INTO t VALUES (1); CREATE VIRTUAL TABLE f USING fts5(v);
             CREATE VIRTUAL TABLE r USING rtree(id, x, y); INSERT INTO r VALUES (1, 2, 3);
