@@ -9,7 +9,7 @@ mod sql;
 
 pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
 pub(crate) use export::{Export, ExportPostgres};
-pub(crate) use files::{Backup, Check, Migrate, Migrated};
+pub(crate) use files::{Backup, Check, Migrate, Migrated, Up};
 pub(crate) use lint::Lint;
 pub(crate) use serve::{Serve, Token};
 pub(crate) use sql::{Mode, Sql};
@@ -96,6 +96,7 @@ mod tests {
             Arguments::try_parse_from(["monolite", "migrate"].iter().chain(arguments)).is_ok()
         };
         assert!(migrate(&["up", "shop.db", "--dir", "migrations"]) && migrate(&["up", "shop.db"]));
+        assert!(migrate(&["up", "shop.db", "--dry-run"]) && !migrate(&["plan", "x", "--dry-run"]));
         assert!(!migrate(&["up"]) && !migrate(&["down", "shop.db", "--dir", "x"]));
     }
 }

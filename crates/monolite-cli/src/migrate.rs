@@ -1,11 +1,11 @@
 //! `monolite migrate`: hands the arguments over, prints what was applied and what is pending.
 
-use crate::arguments::{Migrate, Migrated};
+use crate::arguments::{Migrate, Migrated, Up};
 use crate::backup::open;
 use crate::json;
 use crate::out::stdout;
 use anyhow::{Context as _, Result, bail};
-use monolite::{Database, MigrationStatus, Migrations};
+use monolite::{Database, MigrationStatus, Migrations, Planned};
 use serde::Serialize;
 use std::io::Write;
 
@@ -20,6 +20,18 @@ struct Record {
     applied: Vec<Applied>,
     pending: Vec<String>,
     problems: Vec<String>,
+    /// What `plan` knows of those that are pending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rebuilds: Vec<Rebuild>,
+}
+
+#[derive(Serialize)]
+struct Rebuild {
+    migration: String,
+    table: String,
+    rows: Option<u64>,
+    indexes: u64,
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -34,7 +46,8 @@ pub(crate) fn run(command: &Migrate) -> Result<()> {
     match command {
         Migrate::Status(of) => status(of),
         Migrate::Plan(of) => plan(of),
-        Migrate::Up(of) => up(of),
+        Migrate::Up(Up { of, dry_run: false }) => up(of),
+        Migrate::Up(Up { of, dry_run: true }) => dry_run(of),
         Migrate::Verify(of) => verify(of),
     }
 }
@@ -50,9 +63,29 @@ fn status(of: &Migrated) -> Result<()> {
 
 fn plan(of: &Migrated) -> Result<()> {
     let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
-    let pending = migrations.plan(&db)?;
+    let planned = migrations.plan(&db)?;
     db.close()?;
-    show(of, Record { pending, ..Record::default() })
+    let rebuilds = planned.iter().flat_map(rebuilds).collect();
+    let pending = planned.into_iter().map(|it| it.name).collect();
+    show(of, Record { pending, rebuilds, ..Record::default() })
+}
+
+fn rebuilds(planned: &Planned) -> impl Iterator<Item = Rebuild> {
+    planned.rebuilds.iter().map(|it| Rebuild {
+        migration: planned.name.clone(),
+        table: it.table.clone(),
+        rows: it.rows,
+        indexes: it.indexes,
+        seconds: it.time.as_secs_f64(),
+    })
+}
+
+fn dry_run(of: &Migrated) -> Result<()> {
+    let migrations = Migrations::from_directory(&of.dir)?;
+    let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(":memory:")? };
+    let ran = migrations.dry_run(&db).wait();
+    db.close()?;
+    show(of, Record { pending: ran?, ..Record::default() })
 }
 
 fn up(of: &Migrated) -> Result<()> {
@@ -92,7 +125,8 @@ fn record(status: MigrationStatus) -> Record {
         name: it.name,
         checksum: it.checksum,
     });
-    Record { applied: applied.collect(), pending: status.pending, problems: status.problems }
+    let (applied, pending, problems) = (applied.collect(), status.pending, status.problems);
+    Record { applied, pending, problems, ..Record::default() }
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
@@ -105,6 +139,14 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
     }
     for name in &record.pending {
         writeln!(out, "pending  {name}")?;
+        for it in record.rebuilds.iter().filter(|it| it.migration == *name) {
+            let rows = it.rows.map_or_else(|| "?".into(), |rows| rows.to_string());
+            writeln!(
+                out,
+                "         rebuilds {}: {rows} rows, {} indexes; writes wait for about {:.1} s",
+                it.table, it.indexes, it.seconds
+            )?;
+        }
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;

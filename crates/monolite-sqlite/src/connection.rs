@@ -30,6 +30,7 @@ mod maintenance;
 mod migrations;
 mod opening;
 mod overlay;
+mod rebuild;
 mod rowids;
 mod savepoints;
 mod schema;

@@ -140,7 +140,8 @@ impl Drops {
         let (child, remedy) = if self.is_migrating() {
             (
                 table_that_references as fn(&Connection, &str) -> Result<Option<String>>,
-                "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`",
+                "to rebuild the table, begin the file with `-- monolite: rebuild=TABLE` and \
+                 declare it anew, or with `-- monolite: foreign_keys=off`",
             )
         } else {
             (

@@ -19,9 +19,13 @@
 //! - Nothing is applied after one that was edited, is missing, or was skipped.
 //! - No migration deletes rows that it does not name: one with foreign keys on drops no table that
 //!   another one references.
+//!
+//! # Not here
+//! How a table is rebuilt: `monolite-sqlite`, `connection/rebuild`.
 
 mod directives;
 mod directory;
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -42,12 +46,14 @@ use crate::database::Database;
 use crate::error::{Error, ErrorKind, Result, within};
 use crate::jobs::Job;
 use crate::tx::Tx;
+use directives::Directives;
+pub use rehearsal::{Planned, PlannedRebuild};
 
 /// What a migration may take unless it is said otherwise: an index on 100 million rows.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How many violated foreign keys an error names.
-const NAMED: u32 = 5;
+const NAMED: usize = 5;
 
 /// The changes of a schema, in their order.
 ///
@@ -86,7 +92,7 @@ struct Migration {
     name: String,
     sql: String,
     checksum: String,
-    foreign_keys: ForeignKeys,
+    directives: Directives,
 }
 
 /// Which of some migrations were applied to a database, and which are pending.
@@ -222,23 +228,15 @@ impl Migrations {
         Ok(self.compared_with(&applied))
     }
 
-    /// The names of those that [`Migrations::up`] would apply, in order. Blocks while it reads.
-    ///
-    /// # Errors
-    /// `Invalid` when something is wrong with those that were applied; those of
-    /// [`Read::wait`](crate::Read::wait).
-    pub fn plan<E>(&self, db: &Database<E>) -> Result<Vec<String>> {
-        let status = self.status(db)?;
-        status.problems.first().map_or(Ok(status.pending), |problem| Err(wrong(problem)))
-    }
-
     /// Sees whether all of them were applied to `db`, and no others, as they are now: what a
     /// program does at its start when others migrate. Blocks while it reads.
     ///
     /// # Errors
     /// `Invalid`, with the name of what is wrong; those of [`Read::wait`](crate::Read::wait).
     pub fn verify<E>(&self, db: &Database<E>) -> Result<()> {
-        match self.plan(db)?.first() {
+        let status = self.status(db)?;
+        let pending = status.problems.first().map_or(Ok(status.pending), |it| Err(wrong(it)))?;
+        match pending.first() {
             None => Ok(()),
             Some(name) => Err(wrong(&format!(
                 "the migration {name} is pending; apply it (Migrations::up, or monolite migrate \
@@ -253,9 +251,10 @@ impl Migrations {
     /// # Errors
     /// From the handle: `Invalid` when one that was applied has been edited, is missing or comes
     /// after one that is pending, and for SQL that is refused in a migration (`BEGIN`, a parameter,
-    /// with foreign keys on a `DROP TABLE` of a table that another one references); those of the
-    /// SQL. The migration's name, the line and the column come before. What was applied before
-    /// stays.
+    /// with foreign keys on a `DROP TABLE` of a table that another one references), and for a
+    /// declared rebuild with all that does not work with the new table; `Constraint` with the keys
+    /// of the rows that it does not take; those of the SQL. The migration's name, the line and the
+    /// column come before. What was applied before stays.
     ///
     /// # Cancellation
     /// One that is under way is applied; those after it are not.
@@ -288,7 +287,7 @@ impl Migrations {
         let (all, migration) = (self.clone(), Arc::clone(migration));
         let alone = Alone { limit: self.time_limit, around: Around::Nothing };
         let terms = writes.terms().of_upkeep("migrations");
-        let terms = Terms { foreign_keys: migration.foreign_keys, ..terms };
+        let terms = Terms { foreign_keys: migration.directives.foreign_keys, ..terms };
         let body = move |tx: &Tx<'_>| {
             let status = all.compared_with(&tx.migrations()?);
             if let Some(problem) = status.problems.first() {
@@ -387,8 +386,8 @@ impl Migration {
         let mut hasher = SipHasher24::new();
         hasher.write(text.as_bytes());
         let checksum = format!("{:032x}", u128::from(hasher.finish128()));
-        let foreign_keys = directives::foreign_keys(name, &text)?;
-        Ok(Migration { number, name: name.into(), sql: sql.into(), checksum, foreign_keys })
+        let directives = directives::read(name, &text)?;
+        Ok(Migration { number, name: name.into(), sql: sql.into(), checksum, directives })
     }
 
     /// Says of which migration an error is, unless it says so.
@@ -400,11 +399,12 @@ impl Migration {
     /// Applies and notes it in the open transaction.
     fn run(&self, tx: &Tx<'_>) -> Result<()> {
         let of_it = |error: Error| self.named_in(error);
-        match self.foreign_keys {
-            ForeignKeys::On => tx.run_migration(&self.name, &self.sql)?,
+        let run = || tx.run_migration(&self.name, &self.sql, &self.directives.rebuilds);
+        match self.directives.foreign_keys {
+            ForeignKeys::On => run()?,
             ForeignKeys::Off => {
                 let dangling = tx.dangling_foreign_keys().map_err(of_it)?;
-                tx.run_migration(&self.name, &self.sql)?;
+                run()?;
                 check_foreign_keys(tx, &dangling).map_err(of_it)?;
             }
         }
@@ -422,9 +422,9 @@ fn number_of(name: &str) -> Option<i64> {
 /// Sees whether a migration without foreign keys has left all of them whole. `before` are those
 /// that led to no table before it.
 fn check_foreign_keys(tx: &Tx<'_>, before: &[(String, String)]) -> Result<()> {
-    let violated = tx.foreign_key_violations(NAMED)?;
-    if !violated.is_empty() {
-        return Err(violations(&violated));
+    let (violated, count) = tx.foreign_key_violations(NAMED)?;
+    if count > 0 {
+        return Err(violations(&violated, count));
     }
     let dangling = tx.dangling_foreign_keys()?;
     match dangling.iter().find(|key| !before.contains(key)) {
@@ -437,14 +437,17 @@ fn check_foreign_keys(tx: &Tx<'_>, before: &[(String, String)]) -> Result<()> {
     }
 }
 
-fn violations(violated: &[(String, Option<i64>, String)]) -> Error {
-    let named: Vec<_> = violated
+fn violations(violated: &[(String, Option<i64>, String)], count: usize) -> Error {
+    let mut named: Vec<_> = violated
         .iter()
         .map(|(table, row, parent)| match row {
             Some(row) => format!("row {row} of {table} has no parent in {parent}"),
             None => format!("a row of {table} has no parent in {parent}"),
         })
         .collect();
+    if count > named.len() {
+        named.push(format!("and {} more", count - named.len()));
+    }
     violation(format!(
         "foreign keys are violated after it: {}; nothing was applied: correct these rows in the \
          migration",

@@ -193,19 +193,28 @@ impl<'c> Tx<'c> {
         Ok(self.connection.migrations().note(number, name, checksum)?)
     }
 
-    /// Runs the statements of the migration `name`, see [`monolite_sqlite::Migrations::run`].
+    /// Runs the statements of the migration `name`, which rebuilds the tables `rebuilt`, see
+    /// [`monolite_sqlite::Migrations::run`].
     ///
     /// # Errors
     /// As [`Tx::execute_batch`], with the name of the migration and the place in it before.
-    pub(crate) fn run_migration(&self, name: &str, sql: &str) -> Result<()> {
+    pub(crate) fn run_migration(&self, name: &str, sql: &str, rebuilt: &[String]) -> Result<()> {
         let _running = self.enter(sql)?;
         self.may_have_written.set(true);
         self.connection.clear_changes_for(sql)?;
-        self.connection.migrations().run(sql).map_err(|failed| {
+        self.connection.migrations().run(sql, rebuilt).map_err(|failed| {
             self.connection.note_failure();
             let place = format!("migration {name}:{}:{}", failed.line, failed.column);
             self.explain(&failed.sql, failed.error).context(place)
         })
+    }
+
+    /// As [`monolite_sqlite::ForeignKeys::during`].
+    ///
+    /// # Errors
+    /// Those of SQLite, and of `body`.
+    pub(crate) fn with_foreign_keys<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.connection.foreign_keys().during(body)
     }
 
     /// Gives back up to `most` free pages, see

@@ -18,9 +18,9 @@ Change a database's schema step by step, each step once.
 
 A migration is a file NNNN_name.sql in DIR. Each is applied in one transaction, in the order of \
 the numbers, and noted in the database with its checksum: one that is edited afterwards, or \
-missing, is an error. A file that begins with `-- monolite: foreign_keys=off` may rebuild a table \
-that others reference. No other process may have FILE open; a program applies its migrations \
-itself with monolite::Migrations.";
+missing, is an error. A file that begins with `-- monolite: rebuild=TABLE` declares a new CREATE \
+TABLE for a table that there is; rows, indexes, triggers, views and foreign keys stay. No other \
+process may have FILE open; a program applies its migrations itself with monolite::Migrations.";
 
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.
@@ -64,12 +64,22 @@ pub(crate) struct Check {
 pub(crate) enum Migrate {
     /// Show which migrations are applied, which are pending, and what is wrong
     Status(Migrated),
-    /// Show what `up` would apply
+    /// Show what `up` would apply, which tables it rebuilds, and for how long writes wait
     Plan(Migrated),
     /// Apply those that are pending; creates FILE when there is none
-    Up(Migrated),
+    Up(Up),
     /// Fail unless all are applied, as they are now
     Verify(Migrated),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) of: Migrated,
+
+    /// Apply them in one transaction, and undo it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Args, Debug)]

@@ -162,6 +162,54 @@ fn a_name_that_is_no_text_is_told_as_json_all_the_same() {
 }
 
 #[test]
+fn a_rebuild_is_planned_tried_and_made_and_one_that_cannot_be_is_named() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    let migrate = |words: &[&str]| {
+        monolite(&[&["migrate"], words, &[text(&file), "--dir", text(&migrations)]].concat())
+    };
+    // A dry run creates no database.
+    assert!(migrate(&["up", "--dry-run"]).status.success());
+    assert!(!file.exists());
+    assert!(migrate(&["up"]).status.success());
+    let sql = "-- monolite: rebuild=t\nCREATE TABLE t(v INT NOT NULL, w) STRICT";
+    fs::write(migrations.join("0002_bad.sql"), sql).expect("it works");
+    let sql = "-- monolite: rebuild=t\nCREATE TABLE t(v INT NOT NULL, w TEXT) STRICT; \
+               SELECT rowid, v FROM t";
+    let schema = || {
+        let plain = monolite::rusqlite::Connection::open(&file).expect("it works");
+        let sql = "SELECT sql FROM sqlite_schema WHERE name = 't'";
+        plain.query_row(sql, [], |row| row.get::<_, String>(0)).expect("it works")
+    };
+    for (words, code) in [(&["up", "--dry-run"][..], 1), (&["up"], 1)] {
+        let refused = migrate(words);
+        assert_eq!(refused.status.code(), Some(code));
+        let said = complaint(&refused);
+        assert!(said.contains("0002_bad.sql:2:1: missing datatype for t.w"), "{said}");
+        assert_eq!(schema(), "CREATE TABLE t(v)");
+    }
+    fs::remove_file(migrations.join("0002_bad.sql")).expect("it works");
+    fs::write(migrations.join("0002_good.sql"), sql).expect("it works");
+    let plan = migrate(&["plan"]);
+    let said = String::from_utf8_lossy(&plan.stdout);
+    assert!(said.contains("rebuilds t: 1 rows, 0 indexes; writes wait for about 0.0 s"), "{said}");
+    let plan = json(&migrate(&["plan", "--json"]));
+    assert_eq!(
+        (&plan["pending"][0], &plan["rebuilds"][0]["rows"]),
+        (&"0002_good.sql".into(), &1.into())
+    );
+    let tried = migrate(&["up", "--dry-run"]);
+    assert_eq!((tried.status.code(), schema().as_str()), (Some(0), "CREATE TABLE t(v)"));
+    assert!(String::from_utf8_lossy(&tried.stdout).contains("pending  0002_good.sql"));
+    assert!(migrate(&["up"]).status.success());
+    assert_eq!(schema(), "CREATE TABLE t(v INT NOT NULL, w TEXT) STRICT");
+    fs::write(migrations.join("0001_t.sql"), "CREATE TABLE edited(v)").expect("it works");
+    let edited = migrate(&["up", "--dry-run"]);
+    assert_eq!(edited.status.code(), Some(1));
+    assert!(complaint(&edited).contains("was edited"), "{}", complaint(&edited));
+}
+
+#[test]
 fn a_result_that_cannot_be_printed_is_told_to_be_there() {
     let directory = tempfile::tempdir().expect("it works");
     let (file, migrations) = shop(directory.path());

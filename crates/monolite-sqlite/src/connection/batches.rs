@@ -26,7 +26,7 @@ pub struct FailedStatement {
 
 impl FailedStatement {
     /// `sql` is a part of `all`.
-    fn new(all: &str, sql: &str, error: rusqlite::Error) -> FailedStatement {
+    pub(super) fn new(all: &str, sql: &str, error: rusqlite::Error) -> FailedStatement {
         let start = scan::first(sql).map_or(sql.len(), |first| first.at);
         let at = match &error {
             // What SQLite was given may begin behind the beginning of `sql`.
@@ -49,31 +49,29 @@ impl Connection {
     /// # Errors
     /// Those of SQLite, with the statement; those before it have been run.
     pub fn execute_batch(&self, sql: &str) -> Result<(), FailedStatement> {
-        self.execute_each(sql, || (), |_| Ok(()))
+        scan::statements(sql).try_for_each(|piece| {
+            let ran = self.execute_piece(piece, || (), |_| Ok(()));
+            ran.map_err(|error| FailedStatement::new(sql, piece, error))
+        })
     }
 
-    /// As [`Connection::execute_batch`], if each statement `may_run`; while one is prepared, what
-    /// `preparing` gives is there.
-    pub(super) fn execute_each<G>(
+    /// Runs `piece`, which is one statement, to its first row or its end, if it `may_run`; while it
+    /// is prepared, what `preparing` gives is there.
+    pub(super) fn execute_piece<G>(
         &self,
-        sql: &str,
+        piece: &str,
         preparing: impl Fn() -> G,
         may_run: impl Fn(&Statement<'_>) -> Result<()>,
-    ) -> Result<(), FailedStatement> {
-        scan::statements(sql).try_for_each(|piece| {
-            let mut batch = Batch::new(self.raw(), piece);
-            let mut run_next = || {
-                let next = {
-                    let _guard = preparing();
-                    self.prepared.prepare(piece, || batch.next())?
-                };
-                let Some(mut statement) = next else { return Ok(false) };
-                may_run(&statement)?;
-                self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
-                Ok(true)
+    ) -> Result<()> {
+        let mut batch = Batch::new(self.raw(), piece);
+        loop {
+            let next = {
+                let _guard = preparing();
+                self.prepared.prepare(piece, || batch.next())?
             };
-            while run_next().map_err(|error| FailedStatement::new(sql, piece, error))? {}
-            Ok(())
-        })
+            let Some(mut statement) = next else { return Ok(()) };
+            may_run(&statement)?;
+            self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
+        }
     }
 }

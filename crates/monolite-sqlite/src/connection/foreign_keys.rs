@@ -118,9 +118,32 @@ impl ForeignKeys<'_> {
             let text = "foreign keys are not switched off inside of a transaction";
             return Err(failure(ffi::SQLITE_MISUSE, text));
         }
+        self.suspend_now()
+    }
+
+    fn suspend_now(self) -> Result<()> {
         self.0.raw().set_db_config(SWITCH, false)?;
         self.forget_statements();
         Ok(())
+    }
+
+    /// Has them be enforced, and act, while `body` runs. In a transaction without them they are off
+    /// again behind it; such a transaction is to be undone.
+    ///
+    /// # Errors
+    /// Those of SQLite, and of `body`.
+    pub fn during<T, E: From<rusqlite::Error>>(
+        self,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.0.raw().db_config(SWITCH)? {
+            return body();
+        }
+        self.0.raw().set_db_config(SWITCH, true)?;
+        self.forget_statements();
+        let result = body();
+        self.suspend_now()?;
+        result
     }
 
     /// Has them be enforced, and act.

@@ -26,13 +26,13 @@ const ROWS: u32 = 256;
 
 /// An index whose texts are in another table or view.
 #[derive(Debug, PartialEq, Eq)]
-struct External {
+pub(super) struct External {
     /// What its module was given, in the words of its definition.
     arguments: String,
     /// What has the texts.
-    content: String,
+    pub(super) content: String,
     /// The column there that is the number of the row.
-    key: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 /// How many words there are, and the sum of their hashes.
@@ -48,7 +48,8 @@ impl Maintenance<'_> {
             let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 \
                        AND name = ?1";
             let definition = self.0.raw().query_row(sql, [table], |row| row.get::<_, String>(0));
-            let Some(external) = definition.optional()?.and_then(|it| External::of(&it)) else {
+            let Some(external) = definition.optional()?.and_then(|it| External::of(&it, &["fts5"]))
+            else {
                 return Ok(());
             };
             let (indexed, expected) = self.beside(|| self.count_words(table, &external))?;
@@ -145,15 +146,15 @@ fn add(one: Words, other: Words) -> Words {
 }
 
 impl External {
-    /// What `definition` says of a table of FTS5 whose texts are elsewhere.
-    fn of(definition: &str) -> Option<External> {
+    /// What `definition` says of a table of one of `modules` whose texts are elsewhere.
+    pub(super) fn of(definition: &str, modules: &[&str]) -> Option<External> {
         let tokens: Vec<_> =
             Scan::of(definition).filter(|token| token.kind != TokenKind::Blank).collect();
         let is = |sign: u8| move |token: &Token<'_>| token.kind == TokenKind::Sign(sign);
         let begin = tokens.iter().position(is(b'('))?;
         let end = tokens.iter().rposition(is(b')'))?;
         let module = tokens[..begin].last()?.name()?;
-        if !module.eq_ignore_ascii_case("fts5") {
+        if !modules.iter().any(|it| module.eq_ignore_ascii_case(it)) {
             return None;
         }
         let (mut content, mut key) = (None, None);
@@ -181,7 +182,7 @@ impl External {
 fn what_has_the_texts_is_read_from_the_definition() {
     let of = |arguments: &str| {
         let definition = format!("CREATE VIRTUAL TABLE \"a(b\" USING FTS5({arguments})");
-        External::of(&definition).map(|it| (it.content, it.key))
+        External::of(&definition, &["fts5"]).map(|it| (it.content, it.key))
     };
     let is = |content: &str, key: Option<&str>| Some((content.into(), key.map(Into::into)));
     assert_eq!(of("a, b"), None);
@@ -194,5 +195,6 @@ fn what_has_the_texts_is_read_from_the_definition() {
     );
     assert_eq!(of("a, tokenize = \"unicode61 separators ',='\", cont = 't'"), is("t", None));
     let other = "CREATE VIRTUAL TABLE f USING fts4(content=\"t\", a)";
-    assert_eq!(External::of(other), None);
+    assert_eq!(External::of(other, &["fts5"]), None);
+    assert!(External::of(other, &["fts4"]).is_some());
 }

@@ -14,8 +14,10 @@ use rusqlite::{Result, Row};
 use super::Connection;
 use super::batches::FailedStatement;
 use super::keys::is_missing;
+use super::rebuild::{self, Creation, Quotes};
 use crate::codes::refuse;
 use crate::names;
+use crate::scan;
 use crate::traits::Traits;
 
 /// A migration that was applied.
@@ -37,13 +39,47 @@ pub struct Migrations<'c>(pub(super) &'c Connection);
 
 impl Migrations<'_> {
     /// Runs the statements of one. A statement with a parameter is refused, and so is,
-    /// while foreign keys are on, a `DROP TABLE` of a table that another one references.
+    /// while foreign keys are on, a `DROP TABLE` of a table that another one references. A `CREATE
+    /// TABLE` of one of `rebuilt` rebuilds that table, with the query that follows it, if one does.
     ///
     /// # Errors
     /// Those of SQLite, with the statement; `SQLITE_AUTH` for what is refused. The statements
     /// before it have been run.
-    pub fn run(self, sql: &str) -> Result<(), FailedStatement> {
-        self.0.execute_each(sql, || self.0.authorizer.drops.migrating(), refuse_parameters)
+    pub fn run(self, sql: &str, rebuilt: &[String]) -> Result<(), FailedStatement> {
+        let mut left: Vec<&String> = rebuilt.iter().collect();
+        let mut pieces = scan::statements(sql).peekable();
+        while let Some(piece) = pieces.next() {
+            let is_of = |creation: &Creation<'_>| {
+                let is_it = |name: &&String| name.eq_ignore_ascii_case(&creation.table);
+                let is_rebuilt = rebuilt.iter().any(|name| is_it(&name));
+                left.retain(|name| !is_it(name));
+                is_rebuilt
+            };
+            let Some(creation) = Creation::read(piece).filter(is_of) else {
+                let migrating = || self.0.authorizer.drops.migrating();
+                let ran = self.0.execute_piece(piece, migrating, refuse_parameters);
+                ran.map_err(|error| FailedStatement::new(sql, piece, error))?;
+                continue;
+            };
+            let select = pieces.next_if(|next| rebuild::is_query(next));
+            if let Some(select) = select {
+                let prepared = self.prepare_query(select);
+                prepared.map_err(|error| FailedStatement::new(sql, select, error))?;
+            }
+            let rebuilt = self.0.rebuild(&creation, select);
+            rebuilt.map_err(|error| FailedStatement::new(sql, piece, error))?;
+        }
+        let missing = left.first().map(|name| {
+            format!("a rebuild of {name} is declared, and there is no CREATE TABLE {name}; add it")
+        });
+        refuse(missing).map_err(|error| FailedStatement::new(sql, sql, error))
+    }
+
+    /// Sees whether a user may say the query, in which no name in double quotes is a text.
+    fn prepare_query(self, select: &str) -> Result<()> {
+        let _quotes = Quotes::are_names(self.0.raw())?;
+        let _migrating = self.0.authorizer.drops.migrating();
+        refuse_parameters(&self.0.prepare(select)?)
     }
 
     /// The migrations that were applied, by their numbers.

@@ -32,7 +32,9 @@ impl Second {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn of(connection: &rusqlite::Connection, sql: &str) -> Result<Option<Second>> {
-        let Some(insert) = Insert::read(sql) else { return Ok(None) };
+        let Some(insert) = Insert::read(sql).filter(|it| !names::is_ours(&it.table)) else {
+            return Ok(None);
+        };
         let Some(table) = Table::of(connection, &insert.table)? else { return Ok(None) };
         if !table.lets_keys_be_given(&insert) {
             return Ok(None);
@@ -45,13 +47,13 @@ impl Second {
 }
 
 /// What is to be known of a table.
-struct Table {
+pub(crate) struct Table {
     name: String,
     /// The columns that get a value where none is named.
     columns: Vec<String>,
     /// The names of its key.
-    key: Vec<String>,
-    is_autoincrement: bool,
+    pub(crate) key: Vec<String>,
+    pub(crate) is_autoincrement: bool,
     /// Definitions of its triggers.
     triggers: Vec<String>,
     /// Whether there are triggers in the schema.
@@ -60,13 +62,13 @@ struct Table {
 
 impl Table {
     /// The table `name`; `None` when it is none with rowids of its own.
-    fn of(connection: &rusqlite::Connection, name: &str) -> Result<Option<Table>> {
+    pub(crate) fn of(connection: &rusqlite::Connection, name: &str) -> Result<Option<Table>> {
         // Not `pragma_table_list`, which has SQLite look at every view there is.
         let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage <> 0 AND \
                    lower(name) = lower(?1)";
         let name = connection.query_row(sql, [name], |row| row.get::<_, String>(0)).optional()?;
         let Some(name) = name else { return Ok(None) };
-        if names::is_ours(&name) || names::begins(&name, "sqlite_") {
+        if names::begins(&name, "sqlite_") {
             return Ok(None);
         }
         let mut ask = connection.prepare(

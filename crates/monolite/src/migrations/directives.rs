@@ -1,8 +1,9 @@
 //! Owns what the comments of a migration say about how it is applied, and that each has an end.
 //!
 //! # Format
-//! A directive is a comment of one line, `-- monolite: foreign_keys=off`, with nothing but blanks
-//! and other comments before it.
+//! A directive is a comment of one line, with nothing but blanks and other comments before it:
+//! `-- monolite: foreign_keys=off`, or `-- monolite: rebuild=` with the name of a table, which has
+//! foreign keys off, too.
 //!
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
@@ -18,12 +19,20 @@ use super::wrong;
 /// What begins a directive.
 const DIRECTIVE: &str = "-- monolite:";
 
+/// How a migration is applied.
+#[derive(Debug, Default)]
+pub(super) struct Directives {
+    pub(super) foreign_keys: ForeignKeys,
+    /// The tables that it rebuilds.
+    pub(super) rebuilds: Vec<String>,
+}
+
 /// What the directives of the migration `name` say, whose text is `sql`.
 ///
 /// # Errors
 /// `Invalid` for a comment that looks like a directive and is none, and for one without an end.
-pub(super) fn foreign_keys(name: &str, sql: &str) -> Result<ForeignKeys> {
-    let mut foreign_keys = ForeignKeys::On;
+pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
+    let mut directives = Directives::default();
     let comments = comments(sql);
     let line_of = |comment: &Comment<'_>| sql[..comment.at].matches('\n').count() + 1;
     if let Some(open) = comments.iter().find(|comment| comment.is_open) {
@@ -35,18 +44,26 @@ pub(super) fn foreign_keys(name: &str, sql: &str) -> Result<ForeignKeys> {
     }
     for comment in comments.into_iter().filter(Comment::looks_like_directive) {
         let said = comment.text.strip_prefix(DIRECTIVE).filter(|_| comment.is_in_head);
-        if said.map(str::trim) != Some("foreign_keys=off") {
-            let line = line_of(&comment);
-            return Err(wrong(&format!(
-                "the migration {name}:{line} has the comment {:?}, which looks like a directive \
-                 and is not known as one; there is \"{DIRECTIVE} foreign_keys=off\", before the \
-                 first statement: write it so and there, or reword the comment",
-                comment.text
-            )));
+        let said = said.map(|said| said.trim().split_once('='));
+        match said {
+            Some(Some(("foreign_keys", "off"))) => {}
+            Some(Some(("rebuild", table))) if !table.is_empty() => {
+                directives.rebuilds.push(table.into());
+            }
+            _ => {
+                let line = line_of(&comment);
+                return Err(wrong(&format!(
+                    "the migration {name}:{line} has the comment {:?}, which looks like a \
+                     directive and is not known as one; there are \"{DIRECTIVE} \
+                     foreign_keys=off\" and \"{DIRECTIVE} rebuild=TABLE\", before the first \
+                     statement: write it so and there, or reword the comment",
+                    comment.text
+                )));
+            }
         }
-        foreign_keys = ForeignKeys::Off;
+        directives.foreign_keys = ForeignKeys::Off;
     }
-    Ok(foreign_keys)
+    Ok(directives)
 }
 
 struct Comment<'s> {

@@ -40,7 +40,7 @@ fn they_are_in_the_order_of_their_numbers_which_are_different() {
 
 #[test]
 fn directives_are_found_before_the_first_statement() {
-    let of = |sql: &str| directives::foreign_keys("1_a.sql", sql);
+    let of = |sql: &str| directives::read("1_a.sql", sql).map(|it| it.foreign_keys);
     for sql in ["", "SELECT 1", "-- why\nSELECT '-- monolite: foreign_keys=off'", "-- monolite_x"] {
         assert_eq!(of(sql).unwrap(), ForeignKeys::On, "{sql}");
     }
@@ -54,6 +54,12 @@ fn directives_are_found_before_the_first_statement() {
         );
     }
     assert_eq!(of("-- monolite:foreign_keys=off").unwrap(), ForeignKeys::Off);
+    let two = "-- monolite: rebuild=a\n-- monolite: rebuild=b c\nSELECT 1";
+    let two = directives::read("1_a.sql", two).unwrap();
+    assert_eq!(
+        (two.foreign_keys, two.rebuilds),
+        (ForeignKeys::Off, vec!["a".into(), "b c".into()])
+    );
 }
 
 #[test]
@@ -61,6 +67,8 @@ fn what_looks_like_a_directive_and_is_none_is_refused() {
     for sql in [
         "-- monolite: foreign_keys=of\n",
         "--monolite: foreign_keys=off\n",
+        "-- monolite: rebuild=\n",
+        "-- monolite: rebuilds=a\n",
         "-- Monolite: foreign_keys=off\n",
         "-- monolite foreign_keys=off\n",
         "/* monolite: foreign_keys=off */",
@@ -68,7 +76,7 @@ fn what_looks_like_a_directive_and_is_none_is_refused() {
         "SELECT 'it''s'; -- monolite: foreign_keys=off",
         "SELECT [a'b]; --  MONOLITE",
     ] {
-        let error = directives::foreign_keys("1_a.sql", sql).unwrap_err();
+        let error = directives::read("1_a.sql", sql).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("looks like a directive"), "{sql}: {error}");
     }

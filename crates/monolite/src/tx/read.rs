@@ -293,16 +293,20 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.foreign_keys().dangling()?)
     }
 
-    /// Foreign keys that are violated, up to `most` of them.
+    /// Foreign keys that are violated: the first ones, and how many there are.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(crate) fn foreign_key_violations(&self, most: u32) -> Result<Vec<Violation>> {
+    pub(crate) fn foreign_key_violations(&self, first: usize) -> Result<(Vec<Violation>, usize)> {
         let _running = self.enter("PRAGMA foreign_key_check")?;
-        let mut found = Vec::new();
-        let keys = self.connection.foreign_keys();
-        keys.each_violation(None, most, |violation| found.push(violation))?;
-        Ok(found)
+        let (mut found, mut count) = (Vec::new(), 0);
+        self.connection.foreign_keys().each_violation(None, u32::MAX, |violation| {
+            count += 1;
+            if found.len() < first {
+                found.push(violation);
+            }
+        })?;
+        Ok((found, count))
     }
 
     /// How the file gives back free pages, and how many there are.

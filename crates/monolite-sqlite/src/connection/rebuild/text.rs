@@ -1,0 +1,173 @@
+//! Owns what is read in the texts of a schema, token by token, and what is written in them: other
+//! names. Whether a text is right SQL, SQLite says.
+
+use crate::names::quoted;
+use crate::scan::{Scan, Token, TokenKind};
+
+/// A statement that creates a table of the main database.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::connection) struct Creation<'s> {
+    sql: &'s str,
+    /// The name of the table.
+    pub(in crate::connection) table: String,
+    /// Which of the tokens it is.
+    place: usize,
+    /// Whether its columns are those of a query.
+    pub(super) is_of_query: bool,
+}
+
+impl Creation<'_> {
+    /// Reads `sql`; `None` if it creates no such table.
+    pub(in crate::connection) fn read(sql: &str) -> Option<Creation<'_>> {
+        let tokens = tokens(sql);
+        let is = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is_word(word));
+        if !is(0, "CREATE") || !is(1, "TABLE") {
+            return None;
+        }
+        let mut place = if is(2, "IF") && is(3, "NOT") && is(4, "EXISTS") { 5 } else { 2 };
+        if is_dot(tokens.get(place + 1)) {
+            if !tokens[place].name()?.eq_ignore_ascii_case("main") {
+                return None;
+            }
+            place += 2;
+        }
+        let table = tokens.get(place)?.name()?;
+        Some(Creation { sql, table, place, is_of_query: is(place + 1, "AS") })
+    }
+
+    /// What SQLite keeps of it in the schema.
+    pub(super) fn definition(&self) -> String {
+        let tokens = tokens(self.sql);
+        let end = tokens.last().map_or(self.sql.len(), Token::end);
+        format!("CREATE TABLE {}", &self.sql[tokens[self.place].at..end])
+    }
+
+    /// The same of a table with the name `to`.
+    pub(super) fn renamed(&self, to: &str) -> String {
+        renamed(self.sql, &self.table, to, |at| (at == self.place).then(|| to.to_owned()))
+    }
+}
+
+/// The definition `sql` of an index on `table`, as that of an index `name` on the table `to`.
+pub(super) fn index_on(sql: &str, table: &str, to: &str, name: &str) -> String {
+    let place = tokens(sql).iter().position(|it| it.is_word("INDEX")).unwrap_or(0);
+    renamed(sql, table, to, |at| match at.checked_sub(place) {
+        Some(1) => Some(name.to_owned()),
+        Some(3) => Some(to.to_owned()),
+        _ => None,
+    })
+}
+
+/// The columns that the trigger `sql` names behind `UPDATE OF`.
+pub(super) fn updated_columns(sql: &str) -> Vec<String> {
+    let tokens = tokens(sql);
+    let is_of = |pair: &[Token<'_>]| pair[0].is_word("UPDATE") && pair[1].is_word("OF");
+    let event = tokens.windows(2).position(is_of);
+    let body = tokens.iter().position(|it| it.is_word("BEGIN")).unwrap_or(tokens.len());
+    let Some(first) = event.map(|at| at + 2).filter(|at| *at < body) else { return Vec::new() };
+    let names = tokens[first..body].iter().take_while(|it| !it.is_word("ON"));
+    names.filter_map(Token::name).collect()
+}
+
+/// Whether `sql` inserts rows into `table` by the places of its columns.
+pub(super) fn inserts_by_place(sql: &str, table: &str) -> bool {
+    let tokens = tokens(sql);
+    let is_it = |at: usize| {
+        let at = if is_dot(tokens.get(at + 1)) { at + 2 } else { at };
+        let name = tokens.get(at).and_then(Token::name);
+        let has_columns = tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Sign(b'('));
+        name.is_some_and(|name| name.eq_ignore_ascii_case(table)) && !has_columns
+    };
+    tokens.iter().enumerate().any(|(at, token)| token.is_word("INTO") && is_it(at + 1))
+}
+
+/// Whether `sql` begins with `SELECT`, `WITH` or `VALUES`.
+pub(in crate::connection) fn is_query(sql: &str) -> bool {
+    let first = tokens(sql).into_iter().next();
+    first.is_some_and(|it| ["SELECT", "WITH", "VALUES"].iter().any(|word| it.is_word(word)))
+}
+
+/// Whether `sql` has one of `names` in double quotes, which SQLite takes for a text where no column
+/// has that name.
+pub(super) fn quotes_one_of(sql: &str, names: &[String]) -> bool {
+    let is_one = |name: String| names.iter().any(|it| it.eq_ignore_ascii_case(&name));
+    let quoted = tokens(sql).into_iter().filter(|it| it.kind == TokenKind::Quoted);
+    quoted.filter_map(|it| it.name()).any(is_one)
+}
+
+/// `sql` with what `named` gives for the tokens at these places, and with `to` where `table`
+/// qualifies a column.
+fn renamed(sql: &str, table: &str, to: &str, named: impl Fn(usize) -> Option<String>) -> String {
+    let tokens = tokens(sql);
+    let (mut text, mut written) = (String::new(), 0);
+    for (at, token) in tokens.iter().enumerate() {
+        let qualifies = || {
+            let is_it = token.name().is_some_and(|name| name.eq_ignore_ascii_case(table));
+            (is_it && is_dot(tokens.get(at + 1))).then(|| to.to_owned())
+        };
+        if let Some(name) = named(at).or_else(qualifies) {
+            text.push_str(&sql[written..token.at]);
+            text.push_str(&quoted(&name));
+            written = token.end();
+        }
+    }
+    text + &sql[written..]
+}
+
+fn is_dot(token: Option<&Token<'_>>) -> bool {
+    token.is_some_and(|it| it.kind == TokenKind::Sign(b'.'))
+}
+
+/// The tokens of one statement that say something.
+fn tokens(sql: &str) -> Vec<Token<'_>> {
+    let says = |it: &Token<'_>| !matches!(it.kind, TokenKind::Blank | TokenKind::Sign(b';'));
+    Scan::of(sql).filter(says).collect()
+}
+
+#[test]
+fn a_creation_is_read_and_renamed() {
+    let of = |sql| Creation::read(sql).map(|it| (it.definition(), it.renamed("n")));
+    let is = |one: &str, other: &str| Some((one.to_owned(), other.to_owned()));
+    assert_eq!(
+        of(
+            " create table if not exists main . \"A b\"(x CHECK ([a B] . x <> 'a b.')) STRICT; -- y"
+        ),
+        is(
+            "CREATE TABLE \"A b\"(x CHECK ([a B] . x <> 'a b.')) STRICT",
+            " create table if not exists main . \"n\"(x CHECK (\"n\" . x <> 'a b.')) STRICT; -- y",
+        )
+    );
+    for sql in ["CREATE TEMP TABLE t(v)", "CREATE TABLE temp.t(v)", "CREATE VIEW t AS SELECT 1"] {
+        assert_eq!(of(sql), None, "{sql}");
+    }
+    assert!(Creation::read("CREATE TABLE t AS SELECT 1").unwrap().is_of_query);
+}
+
+#[test]
+fn an_index_is_renamed_with_what_qualifies_columns() {
+    assert_eq!(
+        index_on("CREATE UNIQUE INDEX \"by t\" ON \"T\"(t) WHERE t.b > 't.b'", "t", "n", "i"),
+        "CREATE UNIQUE INDEX \"i\" ON \"n\"(t) WHERE \"n\".b > 't.b'"
+    );
+}
+
+#[test]
+fn an_insert_by_place_has_no_columns() {
+    for (sql, is_one) in [
+        ("INSERT INTO T VALUES (1)", true),
+        ("REPLACE INTO \"main\".[t] SELECT 1", true),
+        ("INSERT OR IGNORE INTO t (a) VALUES (1)", false),
+        ("INSERT INTO u VALUES ('into t')", false),
+    ] {
+        assert_eq!(inserts_by_place(sql, "t"), is_one, "{sql}");
+    }
+}
+
+#[test]
+fn the_columns_of_an_event_are_those_before_the_body() {
+    let of = |event: &str, body: &str| {
+        updated_columns(&format!("CREATE TRIGGER r {event} ON t BEGIN {body}; END"))
+    };
+    assert_eq!(of("AFTER UPDATE OF a, \"b c\"", "SELECT 1"), ["a", "b c"]);
+    assert_eq!(of("AFTER UPDATE", "SELECT update_of, of FROM t"), [] as [&str; 0]);
+}
