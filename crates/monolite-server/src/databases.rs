@@ -93,7 +93,7 @@ impl Databases {
     pub(crate) async fn get(
         &self,
         name: Option<&str>,
-        entered: Option<Entered>,
+        mut entered: Option<Entered>,
     ) -> Result<InUse, ProtocolError> {
         let (name, path) = self.path_of(name)?;
         let place = self.place(&name, &path)?;
@@ -105,15 +105,26 @@ impl Databases {
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
-                *closed = Some(self.open(&name, &path).await?);
+                let open = self.opening(&name, &path);
+                entered = blocking(move || {
+                    let opened = open().map(|database| *closed = Some(database));
+                    drop(closed);
+                    opened.map(|()| entered)
+                })
+                .await?;
             }
         }
     }
 
-    async fn open(&self, name: &str, path: &Path) -> Result<Database, ProtocolError> {
+    /// What opens a database. It runs by [`blocking`], together with the lock.
+    fn opening(
+        &self,
+        name: &str,
+        path: &Path,
+    ) -> impl FnOnce() -> Result<Database, ProtocolError> + Send + use<> {
         let (path, archive) = (path.to_owned(), self.archive.clone());
         let name = self.is_of_several().then(|| name.to_owned());
-        blocking(move || {
+        move || {
             if !path.exists() {
                 if name.is_some() {
                     return Err(unknown());
@@ -129,8 +140,7 @@ impl Databases {
                 Err(error) => return Err(not_opened(&path, &error)),
             };
             options.open(&path).map_err(|error| not_opened(&path, &error))
-        })
-        .await
+        }
     }
 
     fn is_of_several(&self) -> bool {
@@ -215,35 +225,28 @@ impl Databases {
     }
 
     /// Creates the database `name`, which is empty.
-    pub(crate) async fn create(&self, name: &str) -> Result<(), ProtocolError> {
+    pub(crate) async fn create(&self, name: &str, entered: Entered) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place_at(&name, &path);
         let mut open = Arc::clone(&place.database).write_owned().await;
-        self.must_be_new(&name, &path).await?;
-        let file = std::fs::File::create_new(&path);
-        file.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(&name),
-            _ => not_opened(&path, &error),
-        })?;
-        match self.open(&name, &path).await {
-            Ok(database) => *open = Some(database),
-            Err(error) => {
+        let (archive, opening) = (self.archive.clone(), self.opening(&name, &path));
+        blocking(move || {
+            let _entered = entered;
+            must_be_new(archive.as_ref(), &name, &path)?;
+            let file = std::fs::File::create_new(&path);
+            file.map_err(|error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => exists(&name),
+                _ => not_opened(&path, &error),
+            })?;
+            let opened = opening().map(|database| *open = Some(database));
+            if opened.is_err() {
                 // It never was there; what is left of it would be in the way of the next attempt.
-                blocking(move || remove(&path)).await?;
-                return Err(error);
+                remove(&path)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Sees that there is no database `name`, and that its archive has none.
-    async fn must_be_new(&self, name: &str, path: &Path) -> Result<(), ProtocolError> {
-        if path.exists() {
-            return Err(exists(name));
-        }
-        let Some(archive) = self.archive.clone() else { return Ok(()) };
-        let name = name.to_owned();
-        blocking(move || archive.must_be_free(Some(&name))).await
+            drop(open);
+            opened
+        })
+        .await
     }
 
     /// Makes the database `to` of what `from` is now, or was just before `time`, which its archive
@@ -258,7 +261,11 @@ impl Databases {
     ) -> Result<Option<Restored>, ProtocolError> {
         let (from, _) = self.path_in_directory(from)?;
         let (to, path) = self.path_in_directory(to)?;
-        self.must_be_new(&to, &path).await?;
+        blocking({
+            let (archive, to, path) = (self.archive.clone(), to.clone(), path.clone());
+            move || must_be_new(archive.as_ref(), &to, &path)
+        })
+        .await?;
         let source = match self.get(Some(&from), None).await {
             Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
                 return Err(error);
@@ -285,7 +292,7 @@ impl Databases {
     }
 
     /// Deletes the database `name` and its files, but for its archive. It must not be in use.
-    pub(crate) async fn delete(&self, name: &str) -> Result<(), ProtocolError> {
+    pub(crate) async fn delete(&self, name: &str, entered: Entered) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place(&name, &path)?;
         let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else {
@@ -295,12 +302,14 @@ impl Databases {
         if !path.exists() {
             return Err(unknown());
         }
-        let database = open.take();
         // Its place stays: others may wait for it, and two places would be two openings.
         blocking(move || {
-            let closed = database.map_or(Ok(()), |database| database.close());
-            closed.map_err(|error| not_deleted(error.to_string()))?;
-            remove(&path)
+            let _entered = entered;
+            let closed = open.take().map_or(Ok(()), |database| database.close());
+            let closed = closed.map_err(|error| not_deleted(error.to_string()));
+            let removed = closed.and_then(|()| remove(&path));
+            drop(open);
+            removed
         })
         .await
     }
@@ -433,7 +442,20 @@ fn not_deleted(message: String) -> ProtocolError {
     ProtocolError::new("DATABASE_NOT_DELETED", message)
 }
 
-/// Runs what waits for a disk or an archive.
+/// Sees that there is no database `name`, and that its archive has none.
+fn must_be_new(
+    archive: Option<&ArchiveConfig>,
+    name: &str,
+    path: &Path,
+) -> Result<(), ProtocolError> {
+    if path.exists() {
+        return Err(exists(name));
+    }
+    archive.map_or(Ok(()), |archive| archive.must_be_free(Some(name)))
+}
+
+/// Runs what waits for a disk or an archive. It goes on when the client leaves, so it holds the
+/// lock of what it changes: another request must find that whole.
 async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> Result<T, ProtocolError> + Send + 'static,
 ) -> Result<T, ProtocolError> {
@@ -488,6 +510,30 @@ mod tests {
         drop(forked);
         databases.close_all().await;
         assert_eq!(databases.still_open(), None);
+    }
+
+    /// Begins `work`, and leaves it as a client does that goes away.
+    async fn leave(work: impl Future) {
+        let _ = tokio::time::timeout(Duration::ZERO, work).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_client_leaves_is_done_before_the_next_one_comes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let databases = Databases::new(Data::Directory(directory.path().to_owned()), None);
+        let life = crate::life::Life::new();
+        let enter = || async { life.enter(crate::life::Phase::Stops).await.expect("it serves") };
+        for at in 0..10 {
+            let name = format!("n{at}");
+            leave(databases.create(&name, enter().await)).await;
+            drop(databases.get(Some(&name), None).await.expect("it was created"));
+            databases.close_all().await;
+            leave(databases.get(Some(&name), Some(enter().await))).await;
+            drop(databases.get(Some(&name), None).await.expect("it was opened once"));
+            leave(databases.delete(&name, enter().await)).await;
+            let got = databases.get(Some(&name), None).await;
+            assert_eq!(got.err().expect("it was deleted").code, "DATABASE_NOT_FOUND");
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
