@@ -17,11 +17,12 @@ use monolite_archive::{Archive, ErrorKind, Restored, Target, Timestamp};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::keys::Wish;
-use crate::life::Entered;
+use crate::life::{DRAIN, Entered};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -375,6 +376,40 @@ impl Databases {
         found.map(|place| place.path.clone())
     }
 
+    /// Why another process could not open what is open here, if the store of its archive is away:
+    /// an opening asks it. So it is asked before anything is closed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the hand-over is to call it"))]
+    pub(crate) async fn away_archive(&self) -> Option<String> {
+        let config = self.archive.as_ref()?;
+        let open = self.open_now();
+        let told = |path: &Path, error: String| {
+            format!("the archive of {} is away; try again later: {error}", path.display())
+        };
+        for (_, path, database) in &open {
+            let stats = database.stats().archive?;
+            if let Some(error) = stats.last_error.filter(|_| stats.lag_ms > 0) {
+                return Some(told(path, error));
+            }
+        }
+        // Where nothing is written, nothing has failed. One store has all archives.
+        let (name, path, database) = open.into_iter().next()?;
+        let has_begun = database.stats().archive?.epoch > 0;
+        let (config, name) = (config.clone(), self.is_of_several().then_some(name));
+        let asks = tokio::task::spawn_blocking(move || {
+            match config.of(name.as_deref()).and_then(|archive| archive.leader()) {
+                Ok(None) if has_begun => Err("its leader record is missing".to_owned()),
+                asked => asked.map(drop).map_err(|error| error.to_string()),
+            }
+        });
+        let error = match timeout(DRAIN, asks).await {
+            Ok(Ok(Ok(()))) => return None,
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(panicked)) => panicked.to_string(),
+            Err(late) => late.to_string(),
+        };
+        Some(told(&path, error))
+    }
+
     /// Closes them at once: each waits for its archive.
     fn close_unused(&self, time: Duration, may: impl Fn(&Database) -> bool) -> JoinSet<()> {
         let mut closing = JoinSet::new();
@@ -514,7 +549,7 @@ mod tests {
 
     /// Begins `work`, and leaves it as a client does that goes away.
     async fn leave(work: impl Future) {
-        let _ = tokio::time::timeout(Duration::ZERO, work).await;
+        let _ = timeout(Duration::ZERO, work).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -548,15 +583,23 @@ mod tests {
         drop(used);
         let lag = || db.stats().archive.expect("it has one").lag_ms;
         until("the first copy is there", || lag() == 0).await;
+        assert_eq!(databases.away_archive().await, None);
         std::fs::rename(&place, &away).expect("it is there");
+        let is_away = async || databases.away_archive().await.is_some();
+        assert!(is_away().await, "its leader record is missed");
         std::fs::write(&place, "no directory").expect("it is free");
+        assert!(is_away().await, "the store fails");
         let created = db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).await;
         created.expect("the disk is there");
         databases.close_idle(Duration::ZERO);
         assert_eq!(databases.open_now().len(), 1, "its archive lacks the table");
+        let has_failed = || db.stats().archive.expect("it has one").last_error.is_some();
+        until("the upload has failed", has_failed).await;
+        assert!(is_away().await);
         std::fs::remove_file(&place).expect("it is there");
         std::fs::rename(&away, &place).expect("it is free");
         until("the table is archived", || lag() == 0).await;
+        assert_eq!(databases.away_archive().await, None);
         databases.close_idle(Duration::ZERO);
         until("it is closed", || databases.open_now().is_empty()).await;
     }
