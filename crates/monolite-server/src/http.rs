@@ -251,7 +251,7 @@ async fn stream(
         None => {
             let database = shared.database(database.as_deref(), Phase::Stops).await?;
             let stream = Stream::new(&database, &principal, right);
-            shared.streams.open(stream, database, &shared.kept)?
+            shared.streams.open(stream, database, &shared.kept, principal.holder())?
         }
     };
     Ok((held, proof))
