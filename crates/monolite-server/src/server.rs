@@ -138,9 +138,19 @@ impl Server {
         };
         let (mut before, theirs) = before.unzip();
         inherited.extend(theirs.into_iter().flatten());
-        let clients = handover::listen(&mut inherited, *listen).await?;
+        let of = |key: &'static str, address: &SocketAddr| {
+            let address = *address;
+            move |error: io::Error| {
+                io::Error::new(error.kind(), format!("{key} = {address}: {error}"))
+            }
+        };
+        let clients = handover::listen(&mut inherited, *listen).await;
+        let clients = clients.map_err(of("listen", listen))?;
         let operators = match admin {
-            Some(admin) => Some(handover::listen(&mut inherited, *admin).await?),
+            Some(admin) => {
+                let operators = handover::listen(&mut inherited, *admin).await;
+                Some(operators.map_err(of("admin", admin))?)
+            }
             None => None,
         };
         if let (None, Some(other)) = (&before, inherited.first()) {
