@@ -135,8 +135,8 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
         (&Method::GET, "/health", _) => health(shared),
         (&Method::GET, "/v1/namespaces", _) => json(&shared.databases.list()?),
         (&Method::POST, _, [name, "create"]) => {
-            let _entered = shared.life.enter(Phase::Stops).await?;
-            shared.databases.create(name).await?;
+            let entered = shared.life.enter(Phase::Stops).await?;
+            shared.databases.create(name, entered).await?;
             json(&())
         }
         (&Method::POST, _, [from, "fork", to]) => {
@@ -149,8 +149,8 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
             json(&serde_json::json!({ "time": time, "is_exact": is_exact }))
         }
         (&Method::DELETE, _, [name]) => {
-            let _entered = shared.life.enter(Phase::Stops).await?;
-            shared.databases.delete(name).await?;
+            let entered = shared.life.enter(Phase::Stops).await?;
+            shared.databases.delete(name, entered).await?;
             json(&())
         }
         (method, path, _) => {

@@ -1,6 +1,7 @@
 //! Owns which archive a database has, and whether that has the history of another one.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Duration;
 
 use monolite_archive::{Archive, Error};
@@ -38,6 +39,12 @@ impl ArchiveConfig {
         let options = self.url.find('?').filter(|_| is_bucket).unwrap_or(self.url.len());
         let (place, options) = self.url.split_at(options);
         format!("{}/{name}{options}", place.trim_end_matches('/'))
+    }
+
+    /// The directory that has all of them, if they are in no bucket.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let path = self.url.strip_prefix("file://").unwrap_or(&self.url);
+        (!path.contains("://")).then_some(Path::new(path))
     }
 
     pub(crate) fn lag_limit(&self) -> Option<Duration> {

@@ -114,6 +114,11 @@ impl Principal {
         format!("{:?} {right:?} {}", self.kind, self.name)
     }
 
+    /// Whose part of what all share it takes; where there are no tokens, all are one.
+    pub(crate) fn holder(&self) -> Option<u64> {
+        self.kind().map(|_| self.id)
+    }
+
     /// What it may do with `database`.
     pub(crate) fn right(&self, database: &str) -> Option<Right> {
         let is_of_it = |grant: &&Grant| {

@@ -4,15 +4,24 @@
 //! `MONOLITE_LISTEN` stands for `listen`, and `MONOLITE_TLS__KEY` for `key` in `[tls]`. A value is
 //! taken as TOML where it is TOML, and as a text otherwise.
 
+use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use monolite::archive::names;
 use serde::Deserialize;
 
 use crate::archives::ArchiveConfig;
 use crate::auth::AuthConfig;
 use crate::databases::Data;
 use crate::files::ConfigError;
+
+/// What a database begins with.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// The longest path of a socket that has room for `.new` behind it.
+const SOCKET_BYTES: usize = 103;
 
 /// What begins the names of variables that override the file.
 const PREFIX: &str = "MONOLITE_";
@@ -107,15 +116,20 @@ impl Config {
     /// Where the databases are, if the whole makes sense.
     ///
     /// # Errors
-    /// When it does not, or would let strangers in.
+    /// When it does not, or would let strangers in. What is wrong is named, with what to do.
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
-        let Config { listen, admin, file, directory, archive, auth, tls, plaintext, .. } = self;
+        let Config {
+            listen, admin, file, directory, archive, auth, tls, plaintext, handover, ..
+        } = self;
         if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
             return refuse(format!(
                 "admin = {admin} can be reached from other machines, and asks for no token; listen \
                  on 127.0.0.1, and reach it by ssh -L"
             ));
+        }
+        if let Some(admin) = admin.filter(|admin| collide(*listen, *admin)) {
+            return refuse(format!("listen = {listen} takes admin = {admin}; take two ports"));
         }
         if !listen.ip().is_loopback() {
             if auth.is_none() {
@@ -135,9 +149,30 @@ impl Config {
         if let Some(archive) = archive {
             let wrong = |error| ConfigError(format!("url in [archive]: {error}"));
             archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
+            let place = archive.directory();
+            if let Some(place) = place.filter(|place| place.exists() && !place.is_dir()) {
+                let place = place.display();
+                return refuse(format!("url in [archive]: {place} is no directory; name another"));
+            }
+            let own = file.as_deref().map(|file| names::with_ending(file, names::ARCHIVE));
+            let mut taken = [file, &own, directory].into_iter().flatten();
+            let is_taken = |taken: &&PathBuf| place.is_some_and(|place| is_same(place, taken));
+            if let Some(taken) = taken.find(is_taken) {
+                let taken = taken.display();
+                return refuse(format!(
+                    "url in [archive]: the databases have {taken}; name a directory of its own, \
+                     best on another disk"
+                ));
+            }
+        }
+        if let Some(path) = handover {
+            check_handover(path)?;
         }
         match (file, directory) {
-            (Some(file), None) => Ok(Data::File(file.clone())),
+            (Some(file), None) => {
+                check_file(file)?;
+                Ok(Data::File(file.clone()))
+            }
             (None, Some(directory)) if directory.is_dir() => Ok(Data::Directory(directory.clone())),
             (None, Some(directory)) => {
                 refuse(format!("{} is no directory; create it first", directory.display()))
@@ -146,6 +181,67 @@ impl Config {
             (None, None) => refuse("set file (one database) or directory (many)".into()),
         }
     }
+}
+
+/// Whether two sockets cannot have these addresses.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (is_any || one.ip() == other.ip())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    whole(one) == whole(other)
+}
+
+/// Sees that there can be a file at `path`, which `key` says.
+fn check_place(key: &str, path: &Path) -> Result<(), ConfigError> {
+    let parent = path
+        .parent()
+        .ok_or_else(|| ConfigError(format!("{key} = {path:?} names no file; write its path")))?;
+    let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+    if !parent.is_dir() {
+        let (path, parent) = (path.display(), parent.display());
+        let message = format!("{key} = {path}: {parent} is no directory; create it first");
+        return Err(ConfigError(message));
+    }
+    Ok(())
+}
+
+fn check_file(file: &Path) -> Result<(), ConfigError> {
+    check_place("file", file)?;
+    let name = file.display();
+    if file.is_dir() {
+        let message = format!("file = {name} is a directory; name a file, or set directory");
+        return Err(ConfigError(message));
+    }
+    let mut head = [0; MAGIC.len()];
+    let mut read = || std::fs::File::open(file)?.read_exact(&mut head);
+    if file.is_file() && read().is_ok() && head != *MAGIC {
+        let message = format!("file = {name} is no database of SQLite; name another");
+        return Err(ConfigError(message));
+    }
+    Ok(())
+}
+
+/// The server puts a socket there, in the place of what there is.
+fn check_handover(path: &Path) -> Result<(), ConfigError> {
+    check_place("handover", path)?;
+    if path.as_os_str().len() > SOCKET_BYTES {
+        let name = path.display();
+        let message =
+            format!("handover = {name} has over {SOCKET_BYTES} bytes; take a shorter path");
+        return Err(ConfigError(message));
+    }
+    let new = names::with_ending(path, ".new");
+    for path in [path, &new] {
+        if path.symlink_metadata().is_ok_and(|it| !it.file_type().is_socket()) {
+            let name = path.display();
+            let message = format!("handover: {name} is there, and no socket; take another path");
+            return Err(ConfigError(message));
+        }
+    }
+    Ok(())
 }
 
 /// Puts `value` at `path`, whose parts `__` divides.
@@ -196,6 +292,57 @@ mod tests {
         let error = Config::read(None, wrong).expect_err("it is wrong").to_string();
         assert!(error.contains("MONOLITE_LISTEN"), "{error}");
         assert!(Config::default().check().is_err(), "no database");
+    }
+
+    #[test]
+    fn what_the_start_would_refuse_is_named_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(at("text"), "no database, and no socket").expect("a file");
+        std::fs::write(at("sock.new"), "no socket").expect("a file");
+        let (one, text, here) = (at("one.db"), at("text"), at(""));
+        let of = |all: &[(&str, &str)]| {
+            let is_set = |name| all.iter().any(|(set, _)| *set == name);
+            let mut all = variables(all);
+            if !is_set("MONOLITE_FILE") && !is_set("MONOLITE_DIRECTORY") {
+                all.push(("MONOLITE_FILE".into(), one.clone()));
+            }
+            Config::read(None, all).expect("it is right").check().map(drop)
+        };
+        let listen = |address| ("MONOLITE_LISTEN", address);
+        let admin = ("MONOLITE_ADMIN", "127.0.0.1:1");
+        for (variables, named) in [
+            (&[listen("127.0.0.1:1"), admin][..], "admin = 127.0.0.1:1"),
+            (&[("MONOLITE_FILE", "")], "file = \"\""),
+            (&[("MONOLITE_FILE", &here)], "is a directory"),
+            (&[("MONOLITE_FILE", &at("no/one.db"))], "create it first"),
+            (&[("MONOLITE_FILE", &text)], "no database"),
+            (&[("MONOLITE_HANDOVER", "")], "handover = \"\""),
+            (&[("MONOLITE_HANDOVER", &at("no/sock"))], "create it first"),
+            (&[("MONOLITE_HANDOVER", &at(&"long".repeat(25)))], "over 103 bytes"),
+            (&[("MONOLITE_HANDOVER", &here)], "no socket"),
+            (&[("MONOLITE_HANDOVER", &text)], "no socket"),
+            (&[("MONOLITE_HANDOVER", &at("sock"))], "sock.new"),
+            (&[("MONOLITE_ARCHIVE__URL", &text)], "no directory"),
+            (&[("MONOLITE_ARCHIVE__URL", &at("one.db"))], "one.db"),
+            (&[("MONOLITE_ARCHIVE__URL", &at("one.db-archive"))], "one.db-archive"),
+            (
+                &[
+                    ("MONOLITE_ARCHIVE__URL", &format!("file://{here}")),
+                    ("MONOLITE_DIRECTORY", &here),
+                ],
+                "of its own",
+            ),
+        ] {
+            let error = of(variables).expect_err(named).to_string();
+            assert!(error.contains(named), "{error}");
+        }
+        let archive = ("MONOLITE_ARCHIVE__URL", &*at("archive"));
+        let socket = ("MONOLITE_HANDOVER", &*at("one.sock"));
+        of(&[listen("127.0.0.1:2"), admin, archive, socket]).expect("it is right");
+        of(&[listen("127.0.0.1:0"), ("MONOLITE_ADMIN", "127.0.0.1:0")]).expect("two free ports");
+        let _bound = std::os::unix::net::UnixListener::bind(at("one.sock")).expect("it is free");
+        of(&[socket]).expect("that of the process before");
     }
 
     #[test]

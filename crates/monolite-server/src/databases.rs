@@ -17,10 +17,11 @@ use monolite_archive::{Archive, ErrorKind, Restored, Target, Timestamp};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
-use crate::life::{Entered, Life, Phase};
+use crate::life::{DRAIN, Entered, Life, Phase};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -90,7 +91,7 @@ impl Databases {
     pub(crate) async fn get(
         &self,
         name: Option<&str>,
-        entered: Option<Entered>,
+        mut entered: Option<Entered>,
     ) -> Result<InUse, ProtocolError> {
         let (name, path) = self.path_of(name)?;
         let place = self.place(&name, &path)?;
@@ -102,15 +103,26 @@ impl Databases {
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
-                *closed = Some(self.open(&name, &path).await?);
+                let open = self.opening(&name, &path);
+                entered = blocking(move || {
+                    let opened = open().map(|database| *closed = Some(database));
+                    drop(closed);
+                    opened.map(|()| entered)
+                })
+                .await?;
             }
         }
     }
 
-    async fn open(&self, name: &str, path: &Path) -> Result<Database, ProtocolError> {
+    /// What opens a database. It runs by [`blocking`], together with the lock.
+    fn opening(
+        &self,
+        name: &str,
+        path: &Path,
+    ) -> impl FnOnce() -> Result<Database, ProtocolError> + Send + use<> {
         let (path, archive) = (path.to_owned(), self.archive.clone());
         let name = self.is_of_several().then(|| name.to_owned());
-        blocking(move || {
+        move || {
             if !path.exists() {
                 if name.is_some() {
                     return Err(unknown());
@@ -126,8 +138,7 @@ impl Databases {
                 Err(error) => return Err(not_opened(&path, &error)),
             };
             options.open(&path).map_err(|error| not_opened(&path, &error))
-        })
-        .await
+        }
     }
 
     fn is_of_several(&self) -> bool {
@@ -211,35 +222,28 @@ impl Databases {
     }
 
     /// Creates the database `name`, which is empty.
-    pub(crate) async fn create(&self, name: &str) -> Result<(), ProtocolError> {
+    pub(crate) async fn create(&self, name: &str, entered: Entered) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place_at(&name, &path);
         let mut open = Arc::clone(&place.database).write_owned().await;
-        self.must_be_new(&name, &path).await?;
-        let file = std::fs::File::create_new(&path);
-        file.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(&name),
-            _ => not_opened(&path, &error),
-        })?;
-        match self.open(&name, &path).await {
-            Ok(database) => *open = Some(database),
-            Err(error) => {
+        let (archive, opening) = (self.archive.clone(), self.opening(&name, &path));
+        blocking(move || {
+            let _entered = entered;
+            must_be_new(archive.as_ref(), &name, &path)?;
+            let file = std::fs::File::create_new(&path);
+            file.map_err(|error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => exists(&name),
+                _ => not_opened(&path, &error),
+            })?;
+            let opened = opening().map(|database| *open = Some(database));
+            if opened.is_err() {
                 // It never was there; what is left of it would be in the way of the next attempt.
-                blocking(move || remove(&path)).await?;
-                return Err(error);
+                remove(&path)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Sees that there is no database `name`, and that its archive has none.
-    async fn must_be_new(&self, name: &str, path: &Path) -> Result<(), ProtocolError> {
-        if path.exists() {
-            return Err(exists(name));
-        }
-        let Some(archive) = self.archive.clone() else { return Ok(()) };
-        let name = name.to_owned();
-        blocking(move || archive.must_be_free(Some(&name))).await
+            drop(open);
+            opened
+        })
+        .await
     }
 
     /// Makes the database `to` of what `from` is now, or was just before `time`, which its archive
@@ -256,38 +260,37 @@ impl Databases {
         let (to, path) = self.path_in_directory(to)?;
         let place = self.place_at(&to, &path);
         // Until it is whole it is not found, and no hand-over is made.
-        let open = Arc::clone(&place.database).write_owned().await;
-        self.must_be_new(&to, &path).await?;
+        let mut open = Arc::clone(&place.database).write_owned().await;
+        blocking({
+            let (archive, to, path) = (self.archive.clone(), to.clone(), path.clone());
+            move || must_be_new(archive.as_ref(), &to, &path)
+        })
+        .await?;
         let source = match self.get(Some(&from), None).await {
             Err(error) if error.code != "DATABASE_NOT_FOUND" || self.archive.is_none() => {
                 return Err(error);
             }
             source => source.ok(),
         };
-        let (archive, file) = (self.archive.clone(), path.clone());
-        let (restored, mut open) = blocking(move || {
+        let (archive, opening) = (self.archive.clone(), self.opening(&to, &path));
+        blocking(move || {
             let archive = archive.map(|archive| archive.of(Some(&from)));
-            match fork_to(&file, source, archive, time) {
-                // Also if its client leaves, what holds the place holds it to here.
-                Ok(restored) => Ok((restored, open)),
-                Err(error) => {
-                    let lacks =
-                        error.downcast_ref().is_some_and(|error: &monolite_archive::Error| {
-                            error.kind() == ErrorKind::NotFound
-                        });
-                    let code = if lacks { "NOT_FOUND" } else { "DATABASE_NOT_FORKED" };
-                    Err(ProtocolError::new(code, format!("{from}: {error}")))
-                }
-            }
+            let restored = fork_to(&path, source, archive, time).map_err(|error| {
+                let lacks = error.downcast_ref().is_some_and(|error: &monolite_archive::Error| {
+                    error.kind() == ErrorKind::NotFound
+                });
+                let code = if lacks { "NOT_FOUND" } else { "DATABASE_NOT_FORKED" };
+                ProtocolError::new(code, format!("{from}: {error}"))
+            })?;
+            // From here on it is archived, too.
+            *open = Some(opening()?);
+            Ok(restored)
         })
-        .await?;
-        // From here on it is archived, too.
-        *open = Some(self.open(&to, &path).await?);
-        Ok(restored)
+        .await
     }
 
     /// Deletes the database `name` and its files, but for its archive. It must not be in use.
-    pub(crate) async fn delete(&self, name: &str) -> Result<(), ProtocolError> {
+    pub(crate) async fn delete(&self, name: &str, entered: Entered) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
         let place = self.place(&name, &path)?;
         let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else {
@@ -297,12 +300,14 @@ impl Databases {
         if !path.exists() {
             return Err(unknown());
         }
-        let database = open.take();
         // Its place stays: others may wait for it, and two places would be two openings.
         blocking(move || {
-            let closed = database.map_or(Ok(()), |database| database.close());
-            closed.map_err(|error| not_deleted(error.to_string()))?;
-            remove(&path)
+            let _entered = entered;
+            let closed = open.take().map_or(Ok(()), |database| database.close());
+            let closed = closed.map_err(|error| not_deleted(error.to_string()));
+            let removed = closed.and_then(|()| remove(&path));
+            drop(open);
+            removed
         })
         .await
     }
@@ -368,6 +373,39 @@ impl Databases {
         let is_open = |place: &Place| !place.database.try_read().is_ok_and(|open| open.is_none());
         let found = lock(&self.places).values().find(|place| is_open(place)).cloned();
         found.map(|place| place.path.clone())
+    }
+
+    /// Why another process could not open what is open here, if the store of its archive is away:
+    /// an opening asks it. So it is asked before anything is closed.
+    pub(crate) async fn away_archive(&self) -> Option<String> {
+        let config = self.archive.as_ref()?;
+        let open = self.open_now();
+        let told = |path: &Path, error: String| {
+            format!("the archive of {} is away; try again later: {error}", path.display())
+        };
+        for (_, path, database) in &open {
+            let stats = database.stats().archive?;
+            if let Some(error) = stats.last_error.filter(|_| stats.lag_ms > 0) {
+                return Some(told(path, error));
+            }
+        }
+        // Where nothing is written, nothing has failed. One store has all archives.
+        let (name, path, database) = open.into_iter().next()?;
+        let has_begun = database.stats().archive?.epoch > 0;
+        let (config, name) = (config.clone(), self.is_of_several().then_some(name));
+        let asks = tokio::task::spawn_blocking(move || {
+            match config.of(name.as_deref()).and_then(|archive| archive.leader()) {
+                Ok(None) if has_begun => Err("its leader record is missing".to_owned()),
+                asked => asked.map(drop).map_err(|error| error.to_string()),
+            }
+        });
+        let error = match timeout(DRAIN, asks).await {
+            Ok(Ok(Ok(()))) => return None,
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(panicked)) => panicked.to_string(),
+            Err(late) => late.to_string(),
+        };
+        Some(told(&path, error))
     }
 
     /// Closes them at once: each waits for its archive.
@@ -437,7 +475,20 @@ fn not_deleted(message: String) -> ProtocolError {
     ProtocolError::new("DATABASE_NOT_DELETED", message)
 }
 
-/// Runs what waits for a disk or an archive.
+/// Sees that there is no database `name`, and that its archive has none.
+fn must_be_new(
+    archive: Option<&ArchiveConfig>,
+    name: &str,
+    path: &Path,
+) -> Result<(), ProtocolError> {
+    if path.exists() {
+        return Err(exists(name));
+    }
+    archive.map_or(Ok(()), |archive| archive.must_be_free(Some(name)))
+}
+
+/// Runs what waits for a disk or an archive. It goes on when the client leaves, so it holds the
+/// lock of what it changes: another request must find that whole.
 async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> Result<T, ProtocolError> + Send + 'static,
 ) -> Result<T, ProtocolError> {
@@ -494,6 +545,30 @@ mod tests {
         assert_eq!(databases.still_open(), None);
     }
 
+    /// Begins `work`, and leaves it as a client does that goes away.
+    async fn leave(work: impl Future) {
+        let _ = timeout(Duration::ZERO, work).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_client_leaves_is_done_before_the_next_one_comes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let databases = Databases::new(Data::Directory(directory.path().to_owned()), None);
+        let life = Life::new();
+        let enter = || async { life.enter(Phase::Stops).await.expect("it serves") };
+        for at in 0..10 {
+            let name = format!("n{at}");
+            leave(databases.create(&name, enter().await)).await;
+            drop(databases.get(Some(&name), None).await.expect("it was created"));
+            databases.close_all().await;
+            leave(databases.get(Some(&name), Some(enter().await))).await;
+            drop(databases.get(Some(&name), None).await.expect("it was opened once"));
+            leave(databases.delete(&name, enter().await)).await;
+            let got = databases.get(Some(&name), None).await;
+            assert_eq!(got.err().expect("it was deleted").code, "DATABASE_NOT_FOUND");
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn what_a_fork_makes_counts_as_open_before_it_is_there() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -503,9 +578,11 @@ mod tests {
             toml::from_str(&format!("url = '{}'", archive.display())).expect("it is right");
         let fork = data.join("b.db");
         let databases = Arc::new(Databases::new(Data::Directory(data), Some(config)));
-        databases.create("a").await.expect("it is new");
+        let life = Life::new();
+        let enter = || async { life.enter(Phase::Stops).await.expect("it serves") };
+        databases.create("a", enter().await).await.expect("it is new");
         databases.close_all().await;
-        databases.delete("a").await.expect("it is not in use");
+        databases.delete("a", enter().await).await.expect("it is not in use");
         let of_task = Arc::clone(&databases);
         let task = tokio::spawn(async move { of_task.fork("a", "b", None).await });
         let mut was_held = false;
@@ -528,15 +605,23 @@ mod tests {
         drop(used);
         let lag = || db.stats().archive.expect("it has one").lag_ms;
         until("the first copy is there", || lag() == 0).await;
+        assert_eq!(databases.away_archive().await, None);
         std::fs::rename(&place, &away).expect("it is there");
+        let is_away = async || databases.away_archive().await.is_some();
+        assert!(is_away().await, "its leader record is missed");
         std::fs::write(&place, "no directory").expect("it is free");
+        assert!(is_away().await, "the store fails");
         let created = db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).await;
         created.expect("the disk is there");
         databases.close_idle(Duration::ZERO);
         assert_eq!(databases.open_now().len(), 1, "its archive lacks the table");
+        let has_failed = || db.stats().archive.expect("it has one").last_error.is_some();
+        until("the upload has failed", has_failed).await;
+        assert!(is_away().await);
         std::fs::remove_file(&place).expect("it is there");
         std::fs::rename(&away, &place).expect("it is free");
         until("the table is archived", || lag() == 0).await;
+        assert_eq!(databases.away_archive().await, None);
         databases.close_idle(Duration::ZERO);
         until("it is closed", || databases.open_now().is_empty()).await;
     }

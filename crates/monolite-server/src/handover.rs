@@ -107,6 +107,9 @@ async fn attempt(shared: &Shared, socket: &UnixListener, listeners: &[OwnedFd]) 
     }
     send(&new, listeners).await?;
     timeout(SETUP, expect(&mut new, READY)).await??;
+    if let Some(reason) = shared.databases.away_archive().await {
+        return Err(refuse(&mut new, reason).await);
+    }
     shared.databases.checkpoint_all().await;
     shared.life.set(Phase::HandsOver);
     let mut ended = shared.end_work().await;
@@ -135,13 +138,20 @@ async fn move_to(shared: &Shared, mut new: UnixStream) -> io::Result<Successor> 
     }
     if let Some(path) = shared.databases.still_open() {
         let reason = format!("{} is being forked; try again later", path.display());
-        new.write_u8(REFUSED).await?;
-        new.write_all(reason.as_bytes()).await?;
-        return Err(io::Error::other(reason));
+        return Err(refuse(&mut new, reason).await);
     }
     new.write_u8(CLOSED).await?;
     expect(&mut new, SERVING).await?;
     Successor::new(new).await
+}
+
+/// Tells `new` why not. Gives this reason as an error.
+async fn refuse(new: &mut UnixStream, reason: String) -> io::Error {
+    // One that is gone needs none.
+    if new.write_u8(REFUSED).await.is_ok() {
+        let _ = new.write_all(reason.as_bytes()).await;
+    }
+    io::Error::other(reason)
 }
 
 async fn expect(socket: &mut UnixStream, step: u8) -> io::Result<()> {

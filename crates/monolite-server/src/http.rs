@@ -254,7 +254,7 @@ async fn stream(
         None => {
             let database = shared.database(database.as_deref(), Phase::Stops).await?;
             let stream = Stream::new(&database, &principal, right);
-            shared.streams.open(stream, database, &shared.kept)?
+            shared.streams.open(stream, database, &shared.kept, principal.holder())?
         }
     };
     Ok((held, proof))
@@ -269,19 +269,23 @@ async fn pipeline(
     let session = enter(shared, &asked.request, database)?;
     body(shared, asked).await?;
     let pipeline = PipelineRequest::decode(&asked.body, encoding)?;
-    let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
-    let crate::streams::Session { stream, stored, .. } = &mut *held;
-    let answer = Answer::default();
-    let ran = stream.run_all(pipeline.requests, stored, encoding, &answer);
-    let (results, is_closed) = shared.life.unless_cut(ran).await?;
-    let baton = match (is_closed, held.has_state()) {
-        (true, _) => None,
-        (false, false) => Some(NO_STATE.to_owned()),
-        (false, true) => {
-            let baton = shared.streams.next_baton(&mut held, &proof);
-            held.keep();
-            Some(baton)
-        }
+    // The stream ends before the answer waits for memory: what others do not read is not its work.
+    let (results, baton) = {
+        let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
+        let crate::streams::Session { stream, stored, .. } = &mut *held;
+        let answer = Answer::default();
+        let ran = stream.run_all(pipeline.requests, stored, encoding, &answer);
+        let (results, is_closed) = shared.life.unless_cut(ran).await?;
+        let baton = match (is_closed, held.has_state()) {
+            (true, _) => None,
+            (false, false) => Some(NO_STATE.to_owned()),
+            (false, true) => {
+                let baton = shared.streams.next_baton(&mut held, &proof);
+                held.keep();
+                Some(baton)
+            }
+        };
+        (results, baton)
     };
     let bytes = PipelineResponse { baton, results }.encode(encoding);
     let kind = match encoding {

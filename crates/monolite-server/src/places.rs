@@ -1,6 +1,8 @@
-//! Owns how many connections one address may have, and what a connection takes until it ends.
+//! Owns how much of what all share one of them may have: connections of an address, streams of a
+//! token.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,27 +11,42 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Most connections from one address of another machine; a proxy here has as many as it likes.
 const OF_ADDRESS: usize = 256;
 
-/// How many connections each address of other machines has.
-#[derive(Default)]
-pub(crate) struct Addresses(Mutex<HashMap<IpAddr, usize>>);
+/// How much each has.
+pub(crate) struct Shares<K>(Mutex<HashMap<K, usize>>);
 
-/// One of them, until it is dropped.
-pub(crate) struct OfAddress(Arc<Addresses>, IpAddr);
+/// One more that `K` has, until it is dropped.
+pub(crate) struct Share<K: Eq + Hash>(Arc<Shares<K>>, K);
 
-impl Addresses {
-    /// `None` if the address has as many as it may.
-    pub(crate) fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<OfAddress> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(from).or_default();
-        if *count >= OF_ADDRESS && !from.is_loopback() {
-            return None;
-        }
-        *count += 1;
-        Some(OfAddress(Arc::clone(self), from))
+impl<K> Default for Shares<K> {
+    fn default() -> Shares<K> {
+        Shares(Mutex::default())
     }
 }
 
-impl Drop for OfAddress {
+impl<K: Copy + Eq + Hash> Shares<K> {
+    /// `None` if `of` has `most` already.
+    pub(crate) fn take(self: &Arc<Shares<K>>, of: K, most: usize) -> Option<Share<K>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(of).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Share(Arc::clone(self), of))
+    }
+}
+
+/// How many connections each address of other machines has.
+pub(crate) type Addresses = Shares<IpAddr>;
+
+impl Addresses {
+    /// `None` if the address has as many as it may.
+    pub(crate) fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<Share<IpAddr>> {
+        self.take(from, if from.is_loopback() { usize::MAX } else { OF_ADDRESS })
+    }
+}
+
+impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = all.get_mut(&self.1) {
@@ -42,4 +59,4 @@ impl Drop for OfAddress {
 }
 
 /// What a connection takes of the limits until it ends, also as a WebSocket.
-pub(crate) type Place = Arc<(OwnedSemaphorePermit, OfAddress)>;
+pub(crate) type Place = Arc<(OwnedSemaphorePermit, Share<IpAddr>)>;

@@ -16,7 +16,7 @@ use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -138,9 +138,19 @@ impl Server {
         };
         let (mut before, theirs) = ask().await?.unzip();
         inherited.extend(theirs.into_iter().flatten());
-        let clients = handover::listen(&mut inherited, *listen).await?;
+        let of = |key: &'static str, address: &SocketAddr| {
+            let address = *address;
+            move |error: io::Error| {
+                io::Error::new(error.kind(), format!("{key} = {address}: {error}"))
+            }
+        };
+        let clients = handover::listen(&mut inherited, *listen).await;
+        let clients = clients.map_err(of("listen", listen))?;
         let operators = match admin {
-            Some(admin) => Some(handover::listen(&mut inherited, *admin).await?),
+            Some(admin) => {
+                let operators = handover::listen(&mut inherited, *admin).await;
+                Some(operators.map_err(of("admin", admin))?)
+            }
             None => None,
         };
         if let (None, Some(other)) = (&before, inherited.first()) {
@@ -322,10 +332,10 @@ where
     let http2 = &mut builder.http2();
     http2.timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES as u32);
     http2.keep_alive_interval(IDLE);
-    let (is_http2, has_asked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (is_http2, asked) = (AtomicBool::new(false), Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
-        has_asked.store(true, Ordering::Relaxed);
         is_http2.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
+        asked.notify_one();
         answer(request)
     });
     let mut phases = life.phases();
@@ -333,19 +343,24 @@ where
         Phase::Moved => of == Of::Operator || is_http2.load(Ordering::Relaxed),
         phase => *phase == Phase::Ends,
     });
-    // The builder waits without a limit for what tells HTTP/1 from HTTP/2.
+    // The builder waits without a limit for what tells HTTP/1 from HTTP/2, and HTTP/2 for requests.
     let is_silent = async {
-        tokio::time::sleep(IDLE).await;
-        if has_asked.load(Ordering::Relaxed) {
-            std::future::pending().await
+        let mut has_asked = false;
+        while timeout(IDLE, asked.notified()).await.is_ok() {
+            has_asked = true;
+            if !is_http2.load(Ordering::Relaxed) {
+                std::future::pending().await
+            }
         }
+        has_asked
     };
     let connection = builder.serve_connection_with_upgrades(socket, service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // What a client breaks off is its own affair.
         _ = connection.as_mut() => return,
-        () = is_silent => return,
+        // What is under way in HTTP/2 is answered.
+        has_asked = is_silent => if !has_asked { return },
         _ = ends => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -367,20 +382,58 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
+    use hyper::client::conn::http2;
+    use tokio::io::{AsyncWriteExt as _, DuplexStream};
+    use tokio::task::JoinHandle;
     use tokio::time::Instant;
 
     use super::*;
+
+    /// Serves a connection in which each request takes so long, and says how long that lasts.
+    fn served(socket: DuplexStream, takes: Duration) -> JoinHandle<Duration> {
+        tokio::spawn(async move {
+            let (life, began) = (Life::new(), Instant::now());
+            let answer = move |_| async move {
+                tokio::time::sleep(takes).await;
+                Ok(Response::new(Body::default()))
+            };
+            let serves = serve(TokioIo::new(socket), &life, Of::Client, answer);
+            let _ = timeout(IDLE * 10, serves).await;
+            began.elapsed()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_http1_is_given_up_when_it_asks_no_more() {
+        let (socket, mut other) = tokio::io::duplex(10_000);
+        let lasts = served(socket, IDLE * 2);
+        other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it fits");
+        assert_eq!(lasts.await.expect("it ends"), IDLE * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_http2_is_given_up_when_it_asks_no_more() {
+        let (socket, other) = tokio::io::duplex(10_000);
+        let lasts = served(socket, IDLE * 2);
+        let made = http2::handshake(TokioExecutor::new(), TokioIo::new(other)).await;
+        let (mut client, connection) = made.expect("it answers");
+        tokio::spawn(connection);
+        let empty = || Request::new(http_body_util::Empty::<hyper::body::Bytes>::new());
+        let first = client.send_request(empty());
+        tokio::time::sleep(IDLE / 2).await;
+        let both = tokio::join!(first, client.clone().send_request(empty()));
+        assert!(both.0.is_ok() && both.1.is_ok(), "what is under way is answered");
+        // `client` could ask.
+        assert_eq!(lasts.await.expect("it ends"), IDLE * 5 / 2);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_may_become_either_version_is_given_up() {
         for said in ["", "PRI * HTTP/2"] {
             let (socket, mut other) = tokio::io::duplex(100);
             other.write_all(said.as_bytes()).await.expect("it fits");
-            let (life, began) = (Life::new(), Instant::now());
-            let answer = |_| async { Ok(Response::new(Body::default())) };
-            serve(TokioIo::new(socket), &life, Of::Client, answer).await;
-            assert_eq!(began.elapsed(), IDLE, "{said}");
+            let lasts = served(socket, Duration::ZERO);
+            assert_eq!(lasts.await.expect("it ends"), IDLE, "{said}");
         }
     }
 }

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use crate::databases::InUse;
 use crate::hrana::ProtocolError;
 use crate::memory::Memory;
+use crate::places::{Share, Shares};
 use crate::stream::{Stored, Stream};
 
 /// How long a stream without a transaction waits for its next request; that of sqld.
@@ -40,6 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// Most streams that live at once.
 const MOST: usize = 10_000;
 
+/// Most of them of one token, so that it leaves some to others.
+const OF_TOKEN: usize = MOST / 4;
+
 /// The baton of a stream that has nothing to be kept: the next request with it gets a new stream,
 /// however late it comes, also from a server that was started again. The Go client takes the lack
 /// of a baton for a dead connection, which it can replace only outside of a `sql.Conn`.
@@ -53,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) stored: Stored,
     /// Keeps the database open.
     pub(crate) database: InUse,
+    #[expect(dead_code, reason = "it is held")]
+    share: Option<Share<u64>>,
     number: Number,
     requests: u64,
     last_use: Instant,
@@ -110,6 +116,7 @@ impl Drop for Held {
 pub(crate) struct Streams {
     key: hmac::Key,
     random: SystemRandom,
+    holders: Arc<Shares<u64>>,
     live: Mutex<HashMap<Number, Arc<tokio::sync::Mutex<Session>>>>,
 }
 
@@ -118,27 +125,32 @@ impl Streams {
         let random = SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random);
         let key = key.expect("the system gives random numbers");
-        Streams { key, random, live: Mutex::default() }
+        Streams { key, random, holders: Arc::default(), live: Mutex::default() }
     }
 
-    /// A new stream. It is in the table from its first baton on.
+    /// A new stream, of `holder` if there are tokens. It is in the table from its first baton on.
     pub(crate) fn open(
         self: &Arc<Streams>,
         stream: Stream,
         database: InUse,
         memory: &Memory,
+        holder: Option<u64>,
     ) -> Result<Held, ProtocolError> {
+        let too_many = |message| ProtocolError::new("OVERLOADED", message);
+        let take = |holder| {
+            self.holders.take(holder, OF_TOKEN).ok_or_else(|| {
+                too_many(format!("{OF_TOKEN} streams of this token are open; close some"))
+            })
+        };
+        let share = holder.map(take).transpose()?;
         let mut number = Number::default();
         self.random.fill(&mut number).expect("the system gives random numbers");
         let (stored, last_use) = (Stored::new(memory), Instant::now());
-        let session = Session { stream, stored, database, number, requests: 0, last_use };
+        let session = Session { stream, stored, database, share, number, requests: 0, last_use };
         let session = Arc::new(tokio::sync::Mutex::new(session));
         let mut live = self.live();
         if live.len() >= MOST {
-            return Err(ProtocolError::new(
-                "OVERLOADED",
-                format!("{MOST} streams are open; try again later"),
-            ));
+            return Err(too_many(format!("{MOST} streams are open; try again later")));
         }
         live.insert(number, Arc::clone(&session));
         drop(live);
@@ -238,4 +250,35 @@ pub(crate) fn expired() -> ProtocolError {
 
 fn reused() -> ProtocolError {
     ProtocolError::new("BATON_REUSED", "the baton was used before; each is good for one request")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{Authenticator, Right};
+    use crate::databases::{Data, Databases};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_token_leaves_streams_to_others() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let databases = Databases::new(Data::File(directory.path().join("one.db")), None);
+        let principal = Authenticator::Open.authenticate(None).expect("there are no tokens");
+        let (streams, memory) = (Arc::new(Streams::new()), Memory::of(1 << 20));
+        let open = async |holder| {
+            let database = databases.get(None, None).await.expect("it opens");
+            let stream = Stream::new(&database, &principal, Right::ReadWrite);
+            streams.open(stream, database, &memory, holder)
+        };
+        let mut all = Vec::new();
+        for _ in 0..OF_TOKEN {
+            all.push(open(Some(1)).await.expect("it may have them"));
+        }
+        assert_eq!(open(Some(1)).await.err().expect("it has enough").code, "OVERLOADED");
+        all.push(open(Some(2)).await.expect("another has its own"));
+        for _ in 0..=OF_TOKEN {
+            all.push(open(None).await.expect("without tokens there is no limit"));
+        }
+        all.remove(0);
+        open(Some(1)).await.expect("one was given back");
+    }
 }

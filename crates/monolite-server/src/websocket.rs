@@ -202,12 +202,14 @@ async fn serve(
     };
     let counted = connection.shared.metrics.connected("websocket");
     let farewell = connection.read(&mut source).await;
+    // All was answered, or is broken off.
+    let is_away = farewell.as_ref().is_some_and(|farewell| farewell.code == CloseCode::Away);
     // Its streams end with it, and with them their transactions.
     if let Some(farewell) = farewell {
         let _ = connection.say.send((Message::Close(Some(farewell)), None));
     }
     drop(connection);
-    let _ = tokio::time::timeout(PATIENCE, writer).await;
+    let _ = tokio::time::timeout(if is_away { LINGER } else { PATIENCE }, writer).await;
     let unread = async { while let Some(Ok(_)) = source.next().await {} };
     let _ = tokio::time::timeout(LINGER, unread).await;
     drop(counted);
@@ -282,7 +284,8 @@ impl Connection {
     /// Reads messages until the connection ends; says why, if it is this side that ends it.
     async fn read(&mut self, source: &mut SplitStream<Socket>) -> Option<CloseFrame> {
         let mut pings = tokio::time::interval(PING);
-        let mut phases = self.shared.life.phases();
+        let shared = Arc::clone(&self.shared);
+        let mut phases = shared.life.phases();
         let mut heard = tokio::time::Instant::now();
         // Whether it was in a transaction with no request under way: only a request changes that.
         let mut stays = false;
@@ -333,25 +336,24 @@ impl Connection {
                 Err(_) => return None,
             };
             self.unfinished.end();
-            let taken = match bytes.len() {
-                small if small <= SMALL => Ok(self.small.take_for_answer(small).await),
-                large => self.shared.memory.take(large).await,
-            };
-            let Ok(taken) = taken else {
-                return Some(breach(CloseCode::Again, "no memory is left; try again later"));
-            };
-            match ClientMessage::decode(&bytes, self.encoding) {
-                Ok(message) => {
-                    if let Err(farewell) = self.take(message, taken).await {
-                        return Some(farewell);
-                    }
-                }
-                Err(error) => return Some(breach(CloseCode::Invalid, &error.message)),
+            // It may wait for the client to read its answers.
+            match shared.life.unless_cut(self.take(bytes)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(farewell)) => return Some(farewell),
+                Err(_) => return Some(away()),
             }
         }
     }
 
-    async fn take(&mut self, message: ClientMessage, taken: Taken) -> Result<(), CloseFrame> {
+    async fn take(&mut self, bytes: Bytes) -> Result<(), CloseFrame> {
+        let taken = match bytes.len() {
+            small if small <= SMALL => Ok(self.small.take_for_answer(small).await),
+            large => self.shared.memory.take(large).await,
+        };
+        let taken =
+            taken.map_err(|_| breach(CloseCode::Again, "no memory is left; try again later"))?;
+        let message = ClientMessage::decode(&bytes, self.encoding)
+            .map_err(|error| breach(CloseCode::Invalid, &error.message))?;
         match message {
             ClientMessage::Hello { jwt } => self.hello(jwt.as_deref()),
             ClientMessage::Request { request_id, request } => {

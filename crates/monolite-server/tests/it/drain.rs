@@ -1,5 +1,6 @@
 //! The end of a server: what is under way ends in order, and nothing begins.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -121,6 +122,61 @@ fn what_takes_too_long_is_broken_off() {
     assert_eq!(rows(served), "0", "the transaction was not committed");
     let took = began.elapsed();
     assert!((3..9).contains(&took.as_secs()), "{took:?}");
+}
+
+/// The end of a server whose clients read nothing.
+fn ends_unread(served: Served) {
+    let began = Instant::now();
+    assert_eq!(rows(served), "0");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn answers_that_others_do_not_read_hold_no_end_up() {
+    // They take all memory for answers, and some wait for it.
+    const CLIENTS: usize = 32;
+    let served = begun();
+    let select = json!({ "sql": "SELECT hex(zeroblob(4700000))" });
+    let close = json!({ "type": "close" });
+    let body = json!({ "requests": [{ "type": "execute", "stmt": select }, close] }).to_string();
+    let head = format!("POST /v2/pipeline HTTP/1.1\r\nHost: x\r\nContent-Length: {}", body.len());
+    let asked = || {
+        let address = served.url.trim_start_matches("http://");
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        socket.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        socket
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(|_| asked()).collect();
+    let end = Instant::now() + PATIENCE;
+    let begins = |client: &std::net::TcpStream| {
+        client.set_nonblocking(true).unwrap();
+        client.peek(&mut [0]).is_ok()
+    };
+    while clients.iter().filter(|client| begins(client)).count() < CLIENTS * 3 / 4 {
+        assert!(Instant::now() < end, "most are answered");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    ends_unread(served);
+}
+
+#[test]
+fn a_websocket_that_is_not_read_holds_no_end_up() {
+    let served = begun();
+    run(async {
+        let (mut client, _) = Client::connect(&served, "hrana3").await;
+        client.send(json!({ "type": "hello" })).await;
+        client.receive().await;
+        client.answer(1, json!({ "type": "open_stream", "stream_id": 1 })).await;
+        for number in 0..2_000 {
+            let request = execute(1, "SELECT hex(zeroblob(30000))");
+            let message = json!({ "type": "request", "request_id": number, "request": request });
+            client.send(message).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::task::block_in_place(|| ends_unread(served));
+    });
 }
 
 #[test]
