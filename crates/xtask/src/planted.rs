@@ -6,8 +6,8 @@
 //!    copied nor compiled again.
 //! 2. Run `monolite torture` with its default settings until a check says that something broke, and
 //!    ask it to stop.
-//!    Bugs in the archive's protocol are hunted by its simulation instead, and those of [`RULES`]
-//!    by the unit test of the rule, which must fail.
+//!    Bugs in the server are hunted by its check alone, those in the archive's protocol by its
+//!    simulation, and those of [`RULES`] by the unit test of the rule, which must fail.
 //! 3. Print which check said so and after how long. A bug that was not found within
 //!    [`PATIENCE`] fails the command.
 
@@ -33,6 +33,9 @@ const SAYS_BROKEN: &str = ": broken: ";
 /// Bugs in here are hunted by the simulation of the protocol: the engine deletes no slots yet.
 const PROTOCOL: &str = "crates/monolite-archive/src/protocol/";
 
+/// Bugs in here are hunted by the check of the server: the others take most of the patience.
+const SERVER: (&str, [&str; 2]) = ("crates/monolite-server/", ["--server", "100"]);
+
 /// The simulation, how many schedules it tries, and what it says of one that broke history.
 const SCHEDULES: &str = "schedules::nothing_acknowledged_is_lost_in_any_schedule";
 const MANY: &str = "100000";
@@ -49,7 +52,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 28] = [
+const BUGS: [Bug; 30] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
@@ -294,6 +297,28 @@ const BUGS: [Bug; 28] = [
         )],
     },
     Bug {
+        name: "a statement behind a dead transaction of the server runs by itself",
+        file: "crates/monolite-server/src/stream.rs",
+        changes: &[(
+            "        let ran = tx.run(&what.sql, parameters, rows, gather(what)).await;
+",
+            "        let ran = tx.run(&what.sql, parameters, rows, gather(what)).await;
+        let conflicts = |error: &monolite::Error| error.kind() == ErrorKind::Conflict;
+        if ran.as_ref().is_err_and(|it| conflicts(it) || what.sql.contains(\"OR ROLLBACK\")) {
+            self.close();
+        }
+",
+        )],
+    },
+    Bug {
+        name: "a baton of the server is good for more than one request",
+        file: "crates/monolite-server/src/streams.rs",
+        changes: &[(
+            "        if session.requests != requests {",
+            "        if session.requests < requests {",
+        )],
+    },
+    Bug {
         name: "an archive is fenced after it was read",
         file: "crates/monolite-archive/src/archiver/upload.rs",
         changes: &[
@@ -348,7 +373,10 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
         let found = match test {
             Some(test) => fail(&copy, &scratch, bug, test),
             None if bug.file.starts_with(PROTOCOL) => simulate(&copy, &scratch),
-            None => build(&copy, &scratch).and_then(|program| hunt(&program, &scratch)),
+            None => {
+                let checks = if bug.file.starts_with(SERVER.0) { &SERVER.1[..] } else { &[] };
+                build(&copy, &scratch).and_then(|program| hunt(&program, checks, &scratch))
+            }
         };
         match found.with_context(|| bug.name.to_owned())? {
             Some((said, after)) => {
@@ -460,13 +488,19 @@ fn planted(text: &str, bug: &Bug) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Runs the torture until it says that something broke; `None` when it did not in time.
-fn hunt(program: &Path, scratch: &Path) -> anyhow::Result<Option<(String, Duration)>> {
+/// Runs `checks`, or all, until one says that something broke; `None` when none did in time.
+fn hunt(
+    program: &Path,
+    checks: &[&str],
+    scratch: &Path,
+) -> anyhow::Result<Option<(String, Duration)>> {
     let start = Instant::now();
     let mut child = Command::new("timeout")
         .args(["--signal=INT", "--kill-after=30", &PATIENCE.as_secs().to_string()])
         .arg(program)
-        .args(["torture", "--json", "--dir"])
+        .arg("torture")
+        .args(checks)
+        .args(["--json", "--dir"])
         .arg(scratch)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
