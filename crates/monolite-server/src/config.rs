@@ -167,6 +167,10 @@ impl Config {
         }
         if let Some(path) = handover {
             check_handover(path)?;
+            if file.as_deref().is_some_and(|file| is_same(path, file)) {
+                let path = path.display();
+                return refuse(format!("handover = {path} is the database; take another path"));
+            }
         }
         match (file, directory) {
             (Some(file), None) => {
@@ -323,6 +327,7 @@ mod tests {
             (&[("MONOLITE_HANDOVER", &here)], "no socket"),
             (&[("MONOLITE_HANDOVER", &text)], "no socket"),
             (&[("MONOLITE_HANDOVER", &at("sock"))], "sock.new"),
+            (&[("MONOLITE_HANDOVER", &one)], "is the database"),
             (&[("MONOLITE_ARCHIVE__URL", &text)], "no directory"),
             (&[("MONOLITE_ARCHIVE__URL", &at("one.db"))], "one.db"),
             (&[("MONOLITE_ARCHIVE__URL", &at("one.db-archive"))], "one.db-archive"),
