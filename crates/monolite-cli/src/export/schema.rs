@@ -1,5 +1,5 @@
 //! Owns what a database's schema is, as SQLite itself tells it; what no pragma tells comes from
-//! [`clauses`](super::clauses).
+//! [`clauses`].
 
 use super::clauses::{self, Clauses, Reference};
 use super::translate::quoted;

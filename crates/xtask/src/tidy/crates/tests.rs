@@ -37,7 +37,7 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
     "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite-client, \
-     monolite, monolite-archive, monolite-ltx\n\
+     monolite, monolite-archive, monolite-ltx, monolite-sqlite\n\
      monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
      monolite-bench   ─► monolite, monolite-archive, monolite-client, monolite-ltx\n\
@@ -71,6 +71,7 @@ fn drawn() -> Vec<Package> {
                 "monolite",
                 "monolite-archive",
                 "monolite-ltx",
+                "monolite-sqlite",
             ],
         ),
         server(),
