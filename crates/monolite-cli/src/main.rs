@@ -32,11 +32,6 @@ use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// That of the system keeps what many large requests have used: a server under attack grew to twice
-/// its memory (`docs/decisions/server.md`).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     developer::play_role();
     let arguments = Arguments::parse();

@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
         writeln!(stdout(), "the configuration is right")?;
         return Ok(());
     }
+    monolite_sqlite::return_large_blocks();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stop = std::sync::Mutex::new(Some(stop));
     interrupt::on_signal(move || {

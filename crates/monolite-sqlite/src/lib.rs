@@ -12,6 +12,7 @@ mod added;
 mod additions;
 pub mod allocations;
 mod authorizer;
+mod blocks;
 mod codes;
 mod connection;
 pub mod copy;
@@ -52,6 +53,7 @@ pub mod wal;
 pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
 pub use authorizer::Authorizer;
+pub use blocks::return_large_blocks;
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement,
     ForeignKeys, KeyTime, Keys, MAX_VALUE_BYTES, Maintenance, Migrations, Overdue, Pages, Role,

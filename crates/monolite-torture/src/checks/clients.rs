@@ -343,6 +343,8 @@ fn held(admin: SocketAddr) -> Result<Option<String>> {
 
 /// Plays the role, until it is told to go on.
 fn serve() -> Result<()> {
+    // As the command does.
+    monolite_sqlite::return_large_blocks();
     cgroup::enter()?;
     let file: PathBuf = variable("FILE")?;
     let mut config = Config::default();
