@@ -52,7 +52,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 29] = [
+const BUGS: [Bug; 30] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
@@ -308,6 +308,14 @@ const BUGS: [Bug; 29] = [
             self.close();
         }
 ",
+        )],
+    },
+    Bug {
+        name: "a baton of the server is good for more than one request",
+        file: "crates/monolite-server/src/streams.rs",
+        changes: &[(
+            "        if session.requests != requests {",
+            "        if session.requests < requests {",
         )],
     },
     Bug {

@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use monolite_client::Client;
 use monolite_server::{Config, Server};
 use monolite_testkit::child::{Child, await_parent, say, variable};
@@ -85,6 +85,7 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         })?;
     }
     let (attempts, cuts, repeated) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let reads = AtomicU64::new(0);
     side_by_side(AT_ONCE, amount.div_ceil(ENDS_A_FILE), |number| {
         if setting.watch.is_stopped() {
             return Ok(());
@@ -96,10 +97,11 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         attempts.fetch_add(case.seen.len() as u64, Relaxed);
         cuts.fetch_add(case.proxy.cuts(), Relaxed);
         repeated.fetch_add(case.proxy.repeated(), Relaxed);
+        let committed = || case.seen.iter().filter(|it| it.end == End::Committed);
+        reads.fetch_add(committed().map(|it| it.reads.len() as u64).sum(), Relaxed);
         let mut outcome = book(&outcome)?;
         outcome.attempted += ends;
-        outcome.acknowledged +=
-            case.seen.iter().filter(|it| it.end == End::Committed).count() as u64;
+        outcome.acknowledged += committed().count() as u64;
         if let Err(wrong) = judged {
             let evidence = setting.evidence(case.seed)?;
             let history = format!("{wrong}\n{:#?}\n", case.seen);
@@ -108,9 +110,13 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         }
         Ok(())
     })?;
-    let mut outcome = outcome.into_inner()?;
+    let (mut outcome, reads) = (outcome.into_inner()?, reads.into_inner());
+    ensure!(
+        reads > 0 || outcome.acknowledged == 0,
+        "no transaction read a row: nothing was judged"
+    );
     outcome.notes.push(format!(
-        "{} attempts, {} connections cut, {} requests sent twice",
+        "{} attempts, {reads} rows read by committed ones, {} connections cut, {} requests sent twice",
         attempts.into_inner(),
         cuts.into_inner(),
         repeated.into_inner()

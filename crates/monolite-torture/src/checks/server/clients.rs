@@ -132,7 +132,7 @@ async fn one_by_one(
     stream.execute("BEGIN", &[]).await?;
     let mut statements = Vec::new();
     for _ in 0..rng.u8(1..=3) {
-        let key = rng.i64(..KEYS);
+        let key = rng.i64(0..KEYS);
         if rng.bool() {
             read(stream, key, reads).await?;
         }
@@ -166,9 +166,9 @@ async fn at_once(
     reads: &mut Vec<(i64, i64)>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Error> {
-    let read_key = rng.i64(..KEYS);
+    let read_key = rng.i64(0..KEYS);
     let key = [Value::Integer(read_key)];
-    let [raise, note] = raise(rng.i64(..KEYS), name);
+    let [raise, note] = raise(rng.i64(0..KEYS), name);
     let done = done(name);
     let statements: [(&str, &[Value]); 4] =
         [(READ, &key), (raise.0, &raise.1), (note.0, &note.1), (done.0, &done.1)];
