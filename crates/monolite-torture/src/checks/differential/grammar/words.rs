@@ -483,7 +483,7 @@ impl<'d> Draft<'d> {
                 continue;
             }
             let upper = if at % 2 == 1 && !self.pen.one_in(8) { 20 } else { 0 };
-            let number = self.pen.rng.i32(..20) + upper;
+            let number = self.pen.rng.i32(0..20) + upper;
             self.pen.put(&number.to_string());
         }
     }
