@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,19 +250,11 @@ pub(crate) async fn take_over(before: &mut UnixStream) {
     let _ = before.write_u8(SERVING).await;
 }
 
-/// The socket at `path` by which the next process asks this one. It takes the place of another.
+/// The socket at `path` by which the next process asks this one. It takes the place of another, as
+/// the configuration was checked for ([`crate::Config::check`]).
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut own = path.as_os_str().to_owned();
     own.push(".new");
-    for path in [path, Path::new(&own)] {
-        match path.symlink_metadata() {
-            Ok(there) if !there.file_type().is_socket() => {
-                let message = "is there and no socket; name another path for `handover`";
-                return Err(io::Error::other(format!("{} {message}", path.display())));
-            }
-            _ => {}
-        }
-    }
     match std::fs::remove_file(&own) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

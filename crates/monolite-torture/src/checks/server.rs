@@ -116,7 +116,8 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         "no transaction read a row: nothing was judged"
     );
     outcome.notes.push(format!(
-        "{} attempts, {reads} rows read by committed ones, {} connections cut, {} requests sent twice",
+        "{} attempts, {reads} rows read by committed ones, {} connections cut, {} requests sent \
+         twice",
         attempts.into_inner(),
         cuts.into_inner(),
         repeated.into_inner()
