@@ -160,13 +160,23 @@ impl Drops {
                      DELETE); {remedy}; to be rid of it, drop the tables that reference it first"
                 )
             }),
-            Does::ActsOn(table, child) => Some(format!(
-                "REPLACE of rows of {table} is refused: {before}{child} references it, and SQLite \
-                 would act on its rows (ON DELETE, ON UPDATE); {remedy}"
-            )),
+            // A virtual table prepares statements of its own meanwhile, on tables of its own.
+            Does::ActsOn(table, child) => references(connection, child, table)?.then(|| {
+                format!(
+                    "REPLACE of rows of {table} is refused: {before}{child} references it, and \
+                     SQLite would act on its rows (ON DELETE, ON UPDATE); {remedy}"
+                )
+            }),
             _ => None,
         })
     }
+}
+
+/// Whether a key of `child` references `table`.
+fn references(connection: &Connection, child: &str, table: &str) -> Result<bool> {
+    const FIND: &str = "SELECT 1 FROM pragma_foreign_key_list(?1, 'main') \
+         WHERE \"table\" = ?2 COLLATE NOCASE";
+    connection.prepare(FIND)?.exists([child, table])
 }
 
 /// Another table that references `table`.

@@ -255,3 +255,18 @@ fn a_wish_for_foreign_keys_to_be_off_ends_with_its_transaction_or_when_it_is_tak
     });
     both.wait().unwrap();
 }
+
+#[test]
+fn a_virtual_table_may_replace_rows_of_its_own_where_foreign_keys_were_to_be_off() {
+    let (directory, db) = database();
+    let create = "CREATE VIRTUAL TABLE box USING rtree(id, a, b); INSERT INTO box VALUES (1, 0, 1)";
+    db.write(move |tx| tx.execute_batch(create)).wait().unwrap();
+    db.close().unwrap();
+    // It prepares its own statements when it is first used.
+    let db = Database::open(directory.path().join("db")).unwrap();
+    let write = db.write(|tx| {
+        tx.execute_batch(OFF).unwrap_err();
+        tx.execute("INSERT INTO box VALUES (2, 0, 1)", ())
+    });
+    assert_eq!(write.wait().unwrap(), 1);
+}
