@@ -271,7 +271,8 @@ fn processes_that_fight_over_a_directory_lose_nothing() {
     });
     let store = DirectoryStore::new(directory.path());
     let acknowledged = acknowledged.into_inner().unwrap();
-    assert!(acknowledged.len() > 20);
+    // Claims fence each other at any point; only the last one is sure to write all its groups.
+    assert!(acknowledged.len() >= 9);
     for (slot, id) in acknowledged {
         let Reply::Slot(Some(found)) =
             carry_out(&store, &Layout::directory(), &Request::Look(slot))
