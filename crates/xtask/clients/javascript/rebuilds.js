@@ -18,13 +18,13 @@ const url = process.argv[2] ?? "http://127.0.0.1:8080";
 function drizzleKit() {
   rmSync("drizzle", { recursive: true, force: true });
   for (const name of ["text()", "text().notNull().default('x')"]) {
-    writeFileSync("drizzle.schema.js", `
+    writeFileSync("drizzle.schema.mjs", `
       import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
       export const parent = sqliteTable("parent", { id: integer().primaryKey(), name: ${name} },
         (t) => [index("parent_name").on(t.name)]);
       export const child = sqliteTable("child", { id: integer().primaryKey(),
         parent: integer().notNull().references(() => parent.id, { onDelete: "cascade" }) });`);
-    execFileSync("npx", ["drizzle-kit", "generate", "--dialect", "sqlite", "--schema", "drizzle.schema.js",
+    execFileSync("npx", ["drizzle-kit", "generate", "--dialect", "sqlite", "--schema", "drizzle.schema.mjs",
       "--out", "drizzle", "--name", name.length > 6 ? "rebuild" : "tables"]);
   }
   const read = (file) => readFileSync(`drizzle/${file}.sql`, "utf8").replaceAll("--> statement-breakpoint", "");
