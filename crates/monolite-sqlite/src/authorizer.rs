@@ -4,6 +4,7 @@
 //! - Only a statement that is prepared inside of [`Authorizer::as_engine`] passes unseen. The
 //!   engine's statements are never found by a text that a user can say (`statements`).
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -36,8 +37,13 @@ pub struct Authorizer {
     /// [`ForeignKeys::end_deferral`](crate::ForeignKeys::end_deferral).
     pub(crate) deferring: Flag,
     engine: Flag,
+    /// What the engine's statements read, while it is asked.
+    reads: Mutex<Option<Reads>>,
     denial: Mutex<Option<String>>,
 }
+
+/// Columns, each with its table, in small letters.
+pub(crate) type Reads = BTreeSet<(String, String)>;
 
 impl Authorizer {
     /// That of a connection with rules for queries, if its SQL is not trusted.
@@ -48,6 +54,13 @@ impl Authorizer {
     /// Lets the engine's own statements pass while `run` runs.
     pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
         self.engine.during(run)
+    }
+
+    /// What the engine's statements read that `run` prepares, whether they can be or not.
+    pub(crate) fn reads_of<T>(&self, run: impl FnOnce() -> T) -> (T, Reads) {
+        *locked(&self.reads) = Some(Reads::new());
+        let done = self.as_engine(run);
+        (done, locked(&self.reads).take().unwrap_or_default())
     }
 
     /// A statement may use a virtual table, whose module may keep what it likes in memory.
@@ -68,6 +81,11 @@ impl Authorizer {
             return Authorization::Ignore;
         }
         if self.engine.is_up() {
+            if let AuthAction::Read { table_name, column_name } = action
+                && let Some(reads) = &mut *locked(&self.reads)
+            {
+                reads.insert((table_name.to_ascii_lowercase(), column_name.to_ascii_lowercase()));
+            }
             return Authorization::Allow;
         }
         let traits = rules::traits(action, context.database_name);

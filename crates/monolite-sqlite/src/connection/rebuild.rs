@@ -26,8 +26,6 @@ mod attached;
 mod fill;
 mod text;
 
-use std::collections::BTreeMap;
-
 use rusqlite::config::DbConfig;
 use rusqlite::{OptionalExtension as _, Result, ffi};
 
@@ -36,7 +34,7 @@ use crate::codes::failure;
 use crate::names::quoted;
 use crate::traits::Traits;
 pub(super) use attached::Quotes;
-use attached::{Attached, Defined, Shape, fault, reason};
+use attached::{Attached, Compiled, Defined, Shape, fault, reason};
 use fill::Fill;
 pub(super) use text::{Creation, is_query};
 
@@ -64,8 +62,8 @@ struct Rebuild<'c> {
     creation: &'c Creation<'c>,
     attached: Attached,
     old: Shape,
-    /// What did not work before.
-    broken: BTreeMap<String, String>,
+    /// What did not work before, and what the rest read.
+    before: Compiled,
     /// Which of its indexes the new table has.
     created: Vec<usize>,
     faults: Faults,
@@ -129,7 +127,7 @@ impl<'c> Rebuild<'c> {
             creation,
             attached: Attached::of(raw, &table)?,
             old: Shape::of(raw, &table)?,
-            broken: attached::broken(raw, &table)?,
+            before: Compiled::of(connection, &table)?,
             created: Vec::new(),
             table,
             faults: Faults::default(),
@@ -281,10 +279,19 @@ impl<'c> Rebuild<'c> {
     /// Refuses what works no more.
     fn look_at_what_hangs_on_it(&mut self, new: &Shape) -> Result<()> {
         let raw = self.connection.raw();
-        let now = attached::broken(raw, &self.table)?;
-        let now = now.into_iter().filter(|(what, _)| !self.broken.contains_key(what));
-        let mut refusals: Vec<_> = now.map(|(what, why)| format!("{what} ({why})")).collect();
-        for column in self.gone(new) {
+        let (now, gone) = (Compiled::of(self.connection, &self.table)?, self.gone(new));
+        let mut refusals = now.read_anew(&self.before, &self.table, &gone);
+        let broken = now.broken.iter().filter(|(what, _)| !self.before.broken.contains_key(*what));
+        refusals.extend(broken.map(|(what, why)| format!("{what} ({why})")));
+        if self.old.primary_key() != new.primary_key() {
+            let children = attached::children_of_primary_key(raw, &self.table)?.into_iter();
+            refusals.extend(children.map(|child| {
+                format!(
+                    "a foreign key of {child} (it names no column, and the primary key changes)"
+                )
+            }));
+        }
+        for column in gone {
             let is_it = |name: String| name.eq_ignore_ascii_case(&column);
             let names_it = |it: &&Defined| text::updated_columns(&it.sql).into_iter().any(is_it);
             let triggers = self.attached.triggers.iter().filter(names_it);
@@ -298,9 +305,15 @@ impl<'c> Rebuild<'c> {
             let columns = shape.columns.iter().filter(|it| !it.is_generated);
             columns.map(|it| it.name.to_ascii_lowercase()).collect()
         };
-        if places(new) != places(&self.old) {
+        let views =
+            self.before.views.iter().filter(|(name, was)| now.views.get(*name) != Some(was));
+        let mut moved: Vec<&String> = views.map(|(name, _)| name).collect();
+        moved.extend((places(new) != places(&self.old)).then_some(&self.table));
+        if !moved.is_empty() {
             let triggers = attached::triggers(raw)?.into_iter();
-            let by_place = triggers.filter(|it| text::inserts_by_place(&it.sql, &self.table));
+            let is_moved =
+                |it: &Defined| moved.iter().any(|to| text::inserts_by_place(&it.sql, to));
+            let by_place = triggers.filter(is_moved);
             refusals.extend(by_place.map(|it| {
                 format!("the trigger {} (INSERT by the places of columns, which change)", it.name)
             }));

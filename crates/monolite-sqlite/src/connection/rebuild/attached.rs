@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, Result, Row};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, Result, Row, Statement};
 
+use super::text::names_one;
+use crate::authorizer::Reads;
 use crate::connection::full_text::External;
 use crate::names::quoted;
 use crate::rowids::table::Table;
@@ -53,6 +55,13 @@ impl Shape {
         let is_autoincrement = table.as_ref().is_some_and(|it| it.is_autoincrement);
         let rowid = table.and_then(|table| table.key.into_iter().next());
         Ok(Shape { columns, rowid, is_autoincrement })
+    }
+
+    /// The names of the columns of its primary key, in order.
+    pub(super) fn primary_key(&self) -> Vec<String> {
+        let mut key: Vec<_> = self.columns.iter().filter(|it| it.place_in_key > 0).collect();
+        key.sort_by_key(|it| it.place_in_key);
+        key.into_iter().map(|it| it.name.to_ascii_lowercase()).collect()
     }
 
     /// The column with this name.
@@ -143,46 +152,101 @@ pub(super) fn triggers(connection: &Connection) -> Result<Vec<Defined>> {
     all(connection, sql, (), defined)
 }
 
-/// The views, the triggers and the foreign keys of and to `table` that SQLite cannot compile, each
-/// with its reason. A name in double quotes stands for no text here: one whose column is gone would
-/// become one.
+/// What SQLite finds when it compiles the views, the triggers, and the foreign keys of and to a
+/// table.
+#[derive(Debug, Default)]
+pub(super) struct Compiled {
+    /// What it cannot compile, with its reason.
+    pub(super) broken: BTreeMap<String, String>,
+    /// What each view, and the triggers of each table, read; with their texts.
+    pub(super) reads: BTreeMap<String, (Reads, String)>,
+    /// The columns of each view.
+    pub(super) views: BTreeMap<String, Vec<String>>,
+}
+
+impl Compiled {
+    /// That of what there is. A name in double quotes stands for no text here: one whose column is
+    /// gone would become one.
+    ///
+    /// # Errors
+    /// Those of SQLite, but for what it cannot compile.
+    pub(super) fn of(of: &super::Connection, table: &str) -> Result<Compiled> {
+        let (connection, authorizer) = (of.raw(), &of.authorizer);
+        let _quotes = Quotes::are_names(connection)?;
+        let mut compiled = Compiled::default();
+        let views = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'view'";
+        for Defined { name, sql } in all(connection, views, (), defined)? {
+            let (what, all) =
+                (format!("the view {name}"), format!("SELECT * FROM main.{}", quoted(&name)));
+            let columns = |it: Statement<'_>| it.column_names().map(str::to_owned).collect();
+            match authorizer.reads_of(|| connection.prepare(&all).map(columns)) {
+                (Err(error), _) => drop(compiled.broken.insert(what, fault(error)?)),
+                (Ok(columns), reads) => {
+                    compiled.reads.insert(what, (reads, sql));
+                    compiled.views.insert(name, columns);
+                }
+            }
+        }
+        let children = "SELECT DISTINCT child.name FROM main.sqlite_schema AS child, \
+             pragma_foreign_key_list(child.name, 'main') AS key WHERE child.type = 'table' AND \
+             (key.\"table\" = ?1 COLLATE NOCASE OR child.name = ?1 COLLATE NOCASE)";
+        for child in all(connection, children, [table], |row| row.get::<_, String>(0))? {
+            let check = format!("EXPLAIN PRAGMA main.foreign_key_check({})", quoted(&child));
+            if let Err(error) = connection.prepare(&check) {
+                compiled.broken.insert(format!("a foreign key of {child}"), fault(error)?);
+            }
+        }
+        let hosts = "SELECT tbl_name, group_concat(sql, ' ') FROM main.sqlite_schema WHERE type = \
+                     'trigger' GROUP BY tbl_name";
+        for Defined { name: host, sql } in all(connection, hosts, (), defined)? {
+            let (failed, reads) = authorizer.reads_of(|| fired(connection, &host));
+            match failed? {
+                Some(_) => compiled.broken.extend(broken_triggers(connection, &host)?),
+                None => drop(compiled.reads.insert(format!("a trigger of {host}"), (reads, sql))),
+            }
+        }
+        Ok(compiled)
+    }
+
+    /// Of what works, as `before`: what reads other columns than it did, for `table` has lost the
+    /// columns `gone`. SQLite looks for a name outside of a subquery where it is not inside.
+    pub(super) fn read_anew(&self, before: &Compiled, table: &str, gone: &[String]) -> Vec<String> {
+        let is_gone = |(of, column): &(String, String)| {
+            of.eq_ignore_ascii_case(table) && gone.iter().any(|it| it.eq_ignore_ascii_case(column))
+        };
+        let mut anew = Vec::new();
+        for (what, (was, sql)) in &before.reads {
+            let Some((is, _)) = self.reads.get(what) else { continue };
+            // What `*` stands for may go, and no text names it.
+            let is_lost = |it: &&(String, String)| match is_gone(it) {
+                true => names_one(sql, &it.1),
+                false => !is.contains(it) && !it.1.is_empty(),
+            };
+            let lost = was.iter().filter(is_lost).map(|(_, column)| {
+                format!("{what} (in a subquery, {column} would be another table's column)")
+            });
+            anew.extend(lost);
+        }
+        anew
+    }
+}
+
+/// The tables with a foreign key to `table` that names no column, and so means its primary key.
 ///
 /// # Errors
-/// Those of SQLite, for anything else.
-pub(super) fn broken(connection: &Connection, table: &str) -> Result<BTreeMap<String, String>> {
-    let _quotes = Quotes::are_names(connection)?;
-    let mut broken = BTreeMap::new();
-    let mut try_to = |what: String, sql: &str| {
-        if let Err(error) = connection.prepare(sql) {
-            broken.insert(what, fault(error)?);
-        }
-        Ok::<_, rusqlite::Error>(())
-    };
-    let views = "SELECT name FROM main.sqlite_schema WHERE type = 'view'";
-    for view in all(connection, views, (), |row| row.get::<_, String>(0))? {
-        try_to(format!("the view {view}"), &format!("SELECT * FROM main.{}", quoted(&view)))?;
-    }
-    let children = "SELECT DISTINCT child.name FROM main.sqlite_schema AS child, \
+/// Those of SQLite.
+pub(super) fn children_of_primary_key(connection: &Connection, table: &str) -> Result<Vec<String>> {
+    let sql = "SELECT DISTINCT child.name FROM main.sqlite_schema AS child, \
          pragma_foreign_key_list(child.name, 'main') AS key WHERE child.type = 'table' AND \
-         (key.\"table\" = ?1 COLLATE NOCASE OR child.name = ?1 COLLATE NOCASE)";
-    for child in all(connection, children, [table], |row| row.get::<_, String>(0))? {
-        let check = format!("EXPLAIN PRAGMA main.foreign_key_check({})", quoted(&child));
-        try_to(format!("a foreign key of {child}"), &check)?;
-    }
-    let hosts = "SELECT DISTINCT tbl_name FROM main.sqlite_schema WHERE type = 'trigger'";
-    for host in all(connection, hosts, (), |row| row.get::<_, String>(0))? {
-        if fired(connection, &host)?.is_some() {
-            broken.extend(broken_triggers(connection, &host)?);
-        }
-    }
-    Ok(broken)
+         key.\"table\" = ?1 COLLATE NOCASE AND key.\"to\" IS NULL";
+    all(connection, sql, [table], |row| row.get(0))
 }
 
 /// Why SQLite cannot compile what fires the triggers of `host`.
 fn fired(connection: &Connection, host: &str) -> Result<Option<String>> {
     // A view that is broken is named itself.
     let Ok(Shape { columns, .. }) = Shape::of(connection, host) else { return Ok(None) };
-    let set = |column: &Column| format!("{0} = {0}", quoted(&column.name));
+    let set = |column: &Column| format!("{} = NULL", quoted(&column.name));
     let set: Vec<_> = columns.iter().filter(|it| !it.is_generated).map(set).collect();
     let (host, set) = (quoted(host), set.join(", "));
     for event in [

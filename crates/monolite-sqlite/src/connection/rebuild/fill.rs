@@ -41,10 +41,35 @@ impl Fill {
     /// # Errors
     /// `SQLITE_AUTH` when the SELECT gives other columns than it has to.
     pub(super) fn new(rebuild: &Rebuild<'_>, new: &Shape, select: Option<&str>) -> Result<Fill> {
+        // By that name a full-text table asks for its contents, and most SQL for rowids.
+        let hides_rowid = |it: &&Column| {
+            it.name.eq_ignore_ascii_case("rowid")
+                && new.rowid.as_ref() != Some(&it.name)
+                && rebuild.old.column("rowid").is_none()
+        };
+        if let Some(Column { name, .. }) = new.columns.iter().find(hides_rowid) {
+            let text = format!(
+                "{} is not rebuilt: a column {name} would hide the rowid; give it another name",
+                rebuild.table
+            );
+            return Err(failure(ffi::SQLITE_AUTH, text));
+        }
         let numbers = "row_number() OVER ()".to_owned();
         let mut pairs: Vec<(String, String)> = Vec::new();
         let from = match select {
             None => {
+                let is_stored = |it: &&Column| {
+                    rebuild.old.column(&it.name).is_some_and(|old| !old.is_generated)
+                };
+                let computed = new.columns.iter().filter(|it| it.is_generated).find(is_stored);
+                if let Some(Column { name, .. }) = computed {
+                    let text = format!(
+                        "{} is not rebuilt: {name} has values, and would be computed; if these may \
+                         go, leave it out in a SELECT behind the CREATE TABLE",
+                        rebuild.table
+                    );
+                    return Err(failure(ffi::SQLITE_AUTH, text));
+                }
                 let both = new.columns.iter().filter(|it| !it.is_generated);
                 let both = both.filter_map(|it| Some((it, rebuild.old.column(&it.name)?)));
                 pairs.extend(both.map(|(new, old)| (new.name.clone(), quoted(&old.name))));
@@ -67,11 +92,7 @@ impl Fill {
         let at = |name: &str| pairs.iter().position(|(it, _)| it.eq_ignore_ascii_case(name));
         let key = match &new.rowid {
             Some(rowid) => at(rowid).into_iter().collect(),
-            None => {
-                let mut key: Vec<_> = new.columns.iter().filter(|it| it.place_in_key > 0).collect();
-                key.sort_by_key(|it| it.place_in_key);
-                key.into_iter().filter_map(|it| at(&it.name)).collect()
-            }
+            None => new.primary_key().iter().filter_map(|it| at(it)).collect(),
         };
         let is_converted = |it: &&Column| {
             let old = rebuild.old.column(&it.name).filter(|_| select.is_none());
@@ -81,7 +102,11 @@ impl Fill {
         let converted: Vec<_> = converted.collect();
         let values = pairs.iter().enumerate().map(|(at, (_, value))| format!("{value} AS c{at}"));
         let source = format!("SELECT {} FROM {from}", values.collect::<Vec<_>>().join(", "));
-        let may_differ = select.is_some() || !converted.is_empty();
+        let is_same_key = new
+            .rowid
+            .as_ref()
+            .is_none_or(|it| new.column(it).is_none() || Some(it) == rebuild.old.rowid.as_ref());
+        let may_differ = select.is_some() || !converted.is_empty() || !is_same_key;
         let targets = pairs.into_iter().map(|(target, _)| target).collect();
         Ok(Fill { targets, source, key, converted, may_differ })
     }
@@ -103,26 +128,33 @@ impl Fill {
     /// # Errors
     /// Those of SQLite.
     pub(super) fn find_lost(&self, connection: &Connection) -> Result<Option<String>> {
-        if self.converted.is_empty() || self.key.is_empty() {
+        if !self.may_differ || self.key.is_empty() {
             return Ok(None);
         }
         let of_new = |at: &usize| format!("new.{}", quoted(&self.targets[*at]));
-        let lost = self.converted.iter().fold(String::new(), |mut text, at| {
+        // A NULL as the key becomes a number, and no row of the source has that one.
+        let first = self.targets[self.key[0]].replace('\'', "''");
+        let none = format!(
+            " WHEN {} IS NULL THEN '{first} would become another number'",
+            of_new(&self.key[0])
+        );
+        let lost = self.converted.iter().fold(none, |mut text, at| {
             let (old, new) = (format!("old.c{at}"), of_new(at));
             let name = self.targets[*at].replace('\'', "''");
             let _ = write!(
                 text,
-                " WHEN typeof({old}) <> typeof({new}) AND (+{old}) IS NOT (CASE typeof({old}) WHEN \
-                 'integer' THEN CAST({new} AS INTEGER) WHEN 'real' THEN CAST({new} AS REAL) ELSE \
-                 CAST({new} AS TEXT) END) COLLATE BINARY THEN '{name}: ' || \
-                 substr(quote({old}), 1, {SHOWN}) || ' would become ' || \
+                " WHEN typeof({old}) <> typeof({new}) AND (+{old}) IS NOT (CASE WHEN \
+                 typeof({new}) IN ('integer', 'real') AND typeof({old}) <> 'text' THEN +{new} WHEN \
+                 typeof({old}) = 'integer' THEN CAST({new} AS INTEGER) WHEN typeof({old}) = 'real' \
+                 THEN CAST({new} AS REAL) ELSE CAST({new} AS TEXT) END) COLLATE BINARY THEN \
+                 '{name}: ' || substr(quote({old}), 1, {SHOWN}) || ' would become ' || \
                  substr(quote({new}), 1, {SHOWN})"
             );
             text
         });
         let same = self.key.iter().map(|at| format!("{} = old.c{at}", of_new(at)));
         let sql = format!(
-            "SELECT * FROM (SELECT old.*, CASE{lost} END AS lost FROM ({}) AS old JOIN \
+            "SELECT * FROM (SELECT old.*, CASE{lost} END AS lost FROM ({}) AS old LEFT JOIN \
              main.{SHADOW} AS new ON {}) WHERE lost IS NOT NULL",
             self.source,
             same.collect::<Vec<_>>().join(" AND ")

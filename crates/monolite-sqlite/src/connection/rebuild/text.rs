@@ -69,6 +69,12 @@ pub(super) fn updated_columns(sql: &str) -> Vec<String> {
     names.filter_map(Token::name).collect()
 }
 
+/// Whether `sql` names `column`.
+pub(super) fn names_one(sql: &str, column: &str) -> bool {
+    let mut names = tokens(sql).into_iter().filter_map(|it| it.name());
+    names.any(|it| it.eq_ignore_ascii_case(column))
+}
+
 /// Whether `sql` inserts rows into `table` by the places of its columns.
 pub(super) fn inserts_by_place(sql: &str, table: &str) -> bool {
     let tokens = tokens(sql);

@@ -754,4 +754,75 @@ pub(super) const REFUSED: &[Refused] = &[
         Invalid,
         &["0001_rebuild.sql:3:", "missing"],
     ),
+    refused(
+        "a NULL that becomes an INTEGER PRIMARY KEY, which would be a number",
+        "CREATE TABLE t(id INT PRIMARY KEY, a); INSERT INTO t VALUES (50, 'x'), (NULL, 'y')",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a)",
+        Constraint,
+        &["1 row would lose", "id NULL: id would become another number"],
+    ),
+    refused(
+        "an integer next to the end of its range that becomes a real",
+        "CREATE TABLE t(a INTEGER); INSERT INTO t VALUES (9223372036854775807)",
+        "CREATE TABLE t(a REAL)",
+        Constraint,
+        &["a: 9223372036854775807 would become 9.2"],
+    ),
+    refused(
+        "a view with a subquery in which a column that is gone becomes another table's",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, mail); CREATE TABLE o(mail, y);
+         CREATE VIEW v AS SELECT y FROM o WHERE mail IN (SELECT mail FROM t)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, email); SELECT id, mail AS email FROM t",
+        Invalid,
+        &["the view v (in a subquery, mail would be another table's column)"],
+    ),
+    refused(
+        "a trigger of another table with such a subquery",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, mail); CREATE TABLE o(mail); CREATE TABLE l(x);
+         CREATE TRIGGER r AFTER INSERT ON l BEGIN
+         DELETE FROM o WHERE mail IN (SELECT mail FROM t); END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, email); SELECT id, mail AS email FROM t",
+        Invalid,
+        &["a trigger of l (in a subquery, mail would be"],
+    ),
+    refused(
+        "a view with a subquery in which a new column takes another table's name",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, mail); CREATE TABLE o(name, y);
+         CREATE VIEW v AS SELECT y FROM o WHERE EXISTS (SELECT 1 FROM t WHERE mail = name)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, mail, name)",
+        Invalid,
+        &["the view v (in a subquery, name would be another table's column)"],
+    ),
+    refused(
+        "a foreign key to the primary key, whatever that is, which becomes another",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO t VALUES (1, 2), (2, 1);
+         CREATE TABLE c(t REFERENCES t); INSERT INTO c VALUES (1)",
+        "CREATE TABLE t(id INTEGER, n INTEGER PRIMARY KEY)",
+        Invalid,
+        &["a foreign key of c (it names no column, and the primary key changes)"],
+    ),
+    refused(
+        "a column that hides the rowid",
+        "CREATE TABLE t(a); CREATE VIRTUAL TABLE f USING fts5(a, content=t)",
+        "CREATE TABLE t(a, RowId TEXT)",
+        Invalid,
+        &["a column RowId would hide the rowid"],
+    ),
+    refused(
+        "a column with values that becomes a computed one",
+        ONE,
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b AS (a))",
+        Invalid,
+        &["b has values, and would be computed"],
+    ),
+    refused(
+        "a trigger that inserts by place into a view of all columns, whose order changes",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); CREATE VIEW v AS SELECT * FROM t;
+         CREATE TRIGGER r INSTEAD OF INSERT ON v BEGIN INSERT INTO t(a) VALUES (new.a); END;
+         CREATE TABLE o(y); CREATE TRIGGER q AFTER INSERT ON o BEGIN
+         INSERT INTO v VALUES (new.y, 1, 2); END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, b, a)",
+        Invalid,
+        &["the trigger q (INSERT by the places of columns, which change)"],
+    ),
 ];
