@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Answer, Last, Stream};
-use crate::errors::{Own, protocol_error};
+use crate::errors::Own;
 use crate::hrana::{ProtocolError, StmtResult, StreamResponse};
 
 /// Most bytes of answers that are kept with a key: a row of the database has them for a day.
@@ -118,7 +118,11 @@ impl Key {
     pub(crate) async fn find(&self, db: &Database) -> Result<Option<Record>, ProtocolError> {
         let text = self.text.clone();
         let found = db.read_durable(move |tx| tx.outcome_of(&text)).await;
-        let Some(outcome) = found.map_err(|error| protocol_error(&error))? else { return Ok(None) };
+        let found = found.map_err(|error| {
+            let message = format!("it is not known whether this was committed before: {error}");
+            ProtocolError::new("INTERNAL", message)
+        })?;
+        let Some(outcome) = found else { return Ok(None) };
         let kept = serde_json::from_slice(&outcome).ok();
         let kept = kept.filter(|kept: &Kept| kept.request == self.request).ok_or_else(|| {
             let message = "another request was committed with this Idempotency-Key, or that of \
