@@ -221,12 +221,54 @@ fn a_repetition_by_protobuf_and_after_a_restart_has_the_first_answer() {
     assert_eq!(done(&served), [1, 0]);
 }
 
+const SLOW: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 1000000)
+    SELECT sum(i) FROM n";
+
+/// What operators see.
+fn now(served: &Served) -> Value {
+    let mut answer = ureq::get(format!("{}/now", served.admin)).call().unwrap();
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+}
+
+#[test]
+fn a_key_and_its_change_are_one_commit() {
+    let served = with_tables();
+    let commits = || now(&served)["databases"][0]["stats"]["commits"].as_u64().unwrap();
+    let mut client = served.stream();
+    client.execute("BEGIN").unwrap();
+    client.execute(INSERT).unwrap();
+    let bodies = [
+        pipeline(None, &[execute(COUNT)]),
+        pipeline(None, &[transaction(&[COUNT])]),
+        pipeline(client.baton.as_deref(), &[execute("COMMIT")]),
+    ];
+    for (number, body) in bodies.iter().enumerate() {
+        let before = commits();
+        assert_eq!(keyed(&served, &number.to_string(), body).status, 200);
+        assert!(keyed(&served, &number.to_string(), body).is_repeated);
+        assert_eq!(commits() - before, 1, "{body}");
+    }
+    assert_eq!(done(&served), [2, 1]);
+}
+
+#[test]
+fn a_request_goes_on_without_its_client() {
+    let served = with_tables();
+    let body = pipeline(None, &["BEGIN", SLOW, COUNT, "COMMIT"].map(execute)).to_string();
+    let request = asked("/v2/pipeline", &[("Idempotency-Key", "k")], body.as_bytes());
+    let mut left = connect(&served);
+    left.write_all(&request).unwrap();
+    while !now(&served).to_string().contains("RECURSIVE") {}
+    drop(left);
+    let again = answer(&served, &request);
+    assert!(again.is_repeated && again.results()[3]["type"] == "ok", "{again:?}");
+    assert_eq!(done(&served), [1, 0]);
+}
+
 #[test]
 fn a_repetition_waits_for_the_first() {
     let served = with_tables();
-    let slow = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 1000000)
-                SELECT sum(i) FROM n";
-    let steps = ["BEGIN", slow, COUNT, INSERT, "COMMIT"].map(execute);
+    let steps = ["BEGIN", SLOW, COUNT, INSERT, "COMMIT"].map(execute);
     let body = pipeline(None, &steps);
     let both = std::thread::scope(|scope| {
         let ask = || scope.spawn(|| keyed(&served, "k", &body));

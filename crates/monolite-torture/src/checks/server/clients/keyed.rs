@@ -41,9 +41,7 @@ impl Repeating {
             match tokio::time::timeout(PATIENCE, self.post(&mut connection, &key, &body)).await {
                 // What came of the request is not known while another one is under way, or where
                 // the server has failed.
-                Ok(Ok((status, answer))) if status < 500 && status != 409 => {
-                    return (status, answer);
-                }
+                Ok(Ok((status, answer))) if status < 500 => return (status, answer),
                 Ok(Ok(_)) => {}
                 _ => *connection = None,
             }
