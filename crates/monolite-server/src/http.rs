@@ -327,6 +327,8 @@ async fn once(
     }?;
     let is_repeated = known.is_some();
     if is_repeated {
+        // Before: who ends all work waits for it, and the new one behind that.
+        drop(held);
         held = stream(shared, session, None).await;
     }
     let answer = run(shared, held?, pipeline.requests, encoding, Some((key, known))).await?;

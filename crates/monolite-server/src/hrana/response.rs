@@ -2,7 +2,8 @@
 //! written.
 //!
 //! # Format
-//! Of `serde` is how they are kept with an idempotency key (`stream::keyed`), which no client reads.
+//! That of `serde` is how they are kept with an idempotency key (`stream::keyed`). No client reads
+//! it.
 
 mod rows;
 mod writer;

@@ -10,7 +10,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::hrana::others::{Execute, PipelineReq, StreamReq};
-use crate::served::Served;
+use crate::served::{Client, Served};
 
 /// Neither a counter nor a generated id protects itself.
 const SCHEMA: &str = "CREATE TABLE counter(n); INSERT INTO counter VALUES (0);
@@ -101,6 +101,8 @@ fn forget_times(value: &mut Value) {
 fn connect(served: &Served) -> TcpStream {
     let stream = TcpStream::connect(served.url.trim_start_matches("http://")).unwrap();
     stream.set_nodelay(true).unwrap();
+    // A test that waits for ever says nothing.
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
     stream
 }
 
@@ -139,8 +141,8 @@ fn cut(served: &Served, request: &[u8], bytes: usize, is_request: bool) {
     }
 }
 
-/// Sends requests that `make` gives with a new key for each cut, one in `stride` bytes of the answer,
-/// and judges what is left.
+/// Sends requests that `make` gives with a new key for each cut, one in `stride` bytes of the
+/// answer, and judges what is left.
 fn cut_everywhere(stride: usize, make: impl Fn(&Served) -> Value) {
     let served = with_tables();
     let mut sessions = 0;
@@ -277,6 +279,38 @@ fn a_repetition_waits_for_the_first() {
     assert_ne!(both[0].is_repeated, both[1].is_repeated, "{both:?}");
     assert_eq!(both[0].results(), both[1].results());
     assert_eq!(done(&served), [1, 1]);
+}
+
+#[test]
+fn a_repetition_holds_no_hand_over_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, socket] = ["one.db", "next.sock"].map(|name| directory.path().join(name));
+    let begin = move || {
+        Served::with(|_, config| {
+            (config.listen, config.admin) =
+                ("127.0.0.1:0".parse().unwrap(), Some("127.0.0.1:0".parse().unwrap()));
+            (config.file, config.handover) = (Some(file.clone()), Some(socket.clone()));
+        })
+    };
+    let old = begin();
+    old.stream().one(json!({ "type": "sequence", "sql": SCHEMA })).unwrap();
+    let commit = |client: &Client<'_>| pipeline(client.baton.as_deref(), &[execute("COMMIT")]);
+    let attempt = || {
+        let mut client = old.stream();
+        client.execute("BEGIN").unwrap();
+        client.execute(COUNT).unwrap();
+        client
+    };
+    let [first, second] = [attempt(), attempt()];
+    assert!(!keyed(&old, "k", &commit(&first)).is_repeated);
+    let (url, new) = (format!("{}/v2", old.url), std::thread::spawn(begin));
+    let quick = std::time::Duration::from_millis(300);
+    let agent = ureq::Agent::config_builder().timeout_global(Some(quick)).build().new_agent();
+    let read = pipeline(None, &[execute("SELECT 1")]);
+    while agent.post(format!("{url}/pipeline")).send_json(&read).is_ok() {}
+    assert!(keyed(&old, "k", &commit(&second)).is_repeated);
+    let new = new.join().unwrap();
+    assert_eq!(done(&new), [1, 0]);
 }
 
 #[test]
