@@ -21,9 +21,10 @@ pub use response::{
     ProtocolError, Rows, ServerMessage, SocketResponse, StmtResult, StreamResponse,
     encode_cursor_head,
 };
+use serde::{Deserialize, Serialize};
 
 /// How a message is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Encoding {
     /// JSON, in all versions.
     Json,

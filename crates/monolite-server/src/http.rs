@@ -21,6 +21,7 @@ use crate::hrana::{
 use crate::life::{Phase, draining};
 use crate::memory::{SMALL, Taken, charged};
 use crate::stream::cursor::AHEAD;
+use crate::stream::keyed::{Key, Record};
 use crate::stream::{Answer, Stored, Stream};
 use crate::streams::{Held, NO_STATE};
 use crate::websocket;
@@ -33,6 +34,12 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// How long a client may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// The header with a key: the request commits once, however often it is sent.
+const KEY: &str = "idempotency-key";
+
+/// The header of an answer that was given before.
+const REPLAYED: &str = "idempotent-replayed";
 
 /// A request, with what was read of its body, and the memory of that.
 struct Asked {
@@ -241,11 +248,11 @@ async fn charge(shared: &Shared, kind: &'static str, bytes: Vec<u8>) -> Response
 /// The stream of `baton`, or a new one.
 async fn stream(
     shared: &Shared,
-    session: Session,
+    session: &Session,
     baton: Option<&str>,
 ) -> Result<(Held, String), Failure> {
     let Session { principal, right, database } = session;
-    let proof = principal.proof(right);
+    let proof = principal.proof(*right);
     let held = match baton.filter(|baton| *baton != NO_STATE) {
         // It has entered before, and its transaction may end also while the server stops.
         Some(baton) => {
@@ -253,7 +260,7 @@ async fn stream(
         }
         None => {
             let database = shared.database(database.as_deref(), Phase::Stops).await?;
-            let stream = Stream::new(&database, &principal, right);
+            let stream = Stream::new(&database, principal, *right);
             shared.streams.open(stream, database, &shared.kept, principal.holder())?
         }
     };
@@ -269,31 +276,100 @@ async fn pipeline(
     let session = enter(shared, &asked.request, database)?;
     body(shared, asked).await?;
     let pipeline = PipelineRequest::decode(&asked.body, encoding)?;
-    // The stream ends before the answer waits for memory: what others do not read is not its work.
-    let (results, baton) = {
-        let (mut held, proof) = stream(shared, session, pipeline.baton.as_deref()).await?;
-        let crate::streams::Session { stream, stored, .. } = &mut *held;
-        let answer = Answer::default();
-        let ran = stream.run_all(pipeline.requests, stored, encoding, &answer);
-        let (results, is_closed) = shared.life.unless_cut(ran).await?;
-        let baton = match (is_closed, held.has_state()) {
-            (true, _) => None,
-            (false, false) => Some(NO_STATE.to_owned()),
-            (false, true) => {
-                let baton = shared.streams.next_baton(&mut held, &proof);
-                held.keep();
-                Some(baton)
-            }
-        };
-        (results, baton)
+    // What only reads can be repeated without a key.
+    let key = asked.request.headers().get(KEY).filter(|_| session.right == Right::ReadWrite);
+    let (baton, proof) = (pipeline.baton.as_deref(), session.principal.proof(session.right));
+    let key = key.map(|key| Key::of(key.as_bytes(), &proof, &asked.body, baton)).transpose()?;
+    let (answer, is_repeated) = match key {
+        Some(key) => {
+            // It goes on if the client leaves: a repetition waits for its end.
+            let (shared, taken) = (Arc::clone(shared), std::mem::take(&mut asked.taken));
+            let ran = tokio::spawn(async move {
+                let _taken = taken;
+                once(&shared, &session, pipeline, encoding, key).await
+            });
+            let panicked = |_| Err(ProtocolError::new("INTERNAL", "the request panicked").into());
+            ran.await.unwrap_or_else(panicked)?
+        }
+        None => {
+            let held = stream(shared, &session, baton).await?;
+            (run(shared, held, pipeline.requests, encoding, None).await?, false)
+        }
     };
-    let bytes = PipelineResponse { baton, results }.encode(encoding);
+    let bytes = answer.encode(encoding);
     let kind = match encoding {
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
     asked.taken.clear();
-    Ok(charge(shared, kind, bytes).await)
+    let mut answer = charge(shared, kind, bytes).await;
+    if is_repeated {
+        answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(answer)
+}
+
+/// Runs a pipeline with a key, or answers it as the one that it repeats; says whether it did.
+async fn once(
+    shared: &Shared,
+    session: &Session,
+    pipeline: PipelineRequest,
+    encoding: Encoding,
+    key: Key,
+) -> Result<(PipelineResponse, bool), Failure> {
+    let name = session.database.as_deref();
+    let _turn = shared.keys.turn(name.unwrap_or(ONLY), key.text()).await?;
+    let mut held = stream(shared, session, pipeline.baton.as_deref()).await;
+    let known = match &held {
+        Ok((held, _)) => key.find(held.database.database()).await,
+        // A repetition has a baton that is spent.
+        Err(_) => key.find(shared.database(name, Phase::Stops).await?.database()).await,
+    }?;
+    let is_repeated = known.is_some();
+    if is_repeated {
+        // Before: who ends all work waits for it, and the new one behind that.
+        drop(held);
+        held = stream(shared, session, None).await;
+    }
+    let answer = run(shared, held?, pipeline.requests, encoding, Some((key, known))).await?;
+    Ok((answer, is_repeated))
+}
+
+/// Runs the requests of a pipeline. The stream ends before the answer waits for memory: what others
+/// do not read is not its work.
+async fn run(
+    shared: &Shared,
+    (mut held, proof): (Held, String),
+    requests: Vec<StreamRequest>,
+    encoding: Encoding,
+    key: Option<(Key, Option<Record>)>,
+) -> Result<PipelineResponse, ProtocolError> {
+    let crate::streams::Session { stream, stored, .. } = &mut *held;
+    let answer = Answer::default();
+    if let Some((key, known)) = key {
+        stream.begin_once(key, known, &answer);
+    }
+    let ran = stream.run_all(requests, stored, encoding, &answer);
+    let (results, is_closed) = shared.life.unless_cut(ran).await?;
+    let baton = match (is_closed, held.has_state()) {
+        (true, _) => None,
+        (false, false) => Some(NO_STATE.to_owned()),
+        (false, true) => {
+            let baton = shared.streams.next_baton(&mut held, &proof);
+            held.keep();
+            Some(baton)
+        }
+    };
+    Ok(PipelineResponse { baton, results })
+}
+
+/// A client must not take itself for protected where it is not.
+fn refuse_key(request: &Request<Incoming>) -> Result<(), ProtocolError> {
+    if request.headers().contains_key(KEY) {
+        let message = "only a pipeline takes an Idempotency-Key";
+        return Err(ProtocolError::new("IDEMPOTENCY_KEY_INVALID", message));
+    }
+    Ok(())
 }
 
 /// Sends the entries of a batch as they come. The stream is kept, whatever the batch does.
@@ -304,9 +380,10 @@ async fn cursor(
     encoding: Encoding,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &asked.request, database)?;
+    refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&asked.body, encoding)?;
-    let (mut held, proof) = stream(shared, session, baton.as_deref()).await?;
+    let (mut held, proof) = stream(shared, &session, baton.as_deref()).await?;
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
@@ -353,6 +430,7 @@ async fn alone(
     decode: fn(&[u8]) -> Result<StreamRequest, ProtocolError>,
 ) -> Result<Response<Body>, Failure> {
     let session = enter(shared, &asked.request, database)?;
+    refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let ran = run_alone(shared, session, decode(&asked.body)?).await?;
     asked.taken.clear();

@@ -16,6 +16,7 @@ mod websocket;
 mod archives;
 mod auth;
 mod databases;
+mod keys;
 mod metrics;
 mod names;
 mod streams;
@@ -49,6 +50,7 @@ use life::Phase;
 struct Shared {
     databases: databases::Databases,
     streams: Arc<streams::Streams>,
+    keys: keys::Keys,
     authenticator: auth::Authenticator,
     metrics: metrics::Metrics,
     /// For requests and answers, which end by themselves.

@@ -25,6 +25,7 @@ use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::databases::Databases;
 use crate::files::ConfigError;
+use crate::keys::Keys;
 use crate::life::{DRAIN, Life, Phase};
 use crate::memory::{Memory, Patient};
 use crate::metrics::Metrics;
@@ -117,8 +118,9 @@ impl Server {
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
         let (memory, kept) = (Memory::of(REQUEST_BYTES), Memory::of(KEPT_BYTES));
-        let life = Life::new();
-        let shared = Shared { databases, streams, authenticator, metrics, memory, kept, life };
+        let (keys, life) = (Keys::default(), Life::new());
+        let shared =
+            Shared { databases, streams, keys, authenticator, metrics, memory, kept, life };
         Ok(Server { shared: Arc::new(shared), tls, config: config.clone() })
     }
 

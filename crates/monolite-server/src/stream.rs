@@ -18,15 +18,18 @@
 
 mod batch;
 pub(crate) mod cursor;
+pub(crate) mod keyed;
 
 use std::collections::HashMap;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{self, Row};
-use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction};
+use monolite::{Database, ErrorKind, Parameters, Ran, ReadTx, Transaction, Tx};
 use monolite_sqlite::Scan;
+use serde::{Deserialize, Serialize};
 
 use crate::auth::{Principal, Right};
 use crate::control::Control;
@@ -38,6 +41,7 @@ use crate::hrana::{
 };
 use crate::memory::{Memory, Taken};
 use crate::names;
+use keyed::{Once, Outcome, Record};
 
 /// Texts that a stream or a connection may store, and the length of one.
 const STORED: usize = 256;
@@ -201,7 +205,7 @@ struct Prepared {
 
 /// What SQL's `last_insert_rowid()` and `changes()` tell on the stream, which is a session for its
 /// clients; the engine's transactions know of themselves only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Last {
     rowid: i64,
     changes: u64,
@@ -232,12 +236,16 @@ pub(crate) struct Stream {
     last: Last,
     /// Whether the open transaction has done something of which `last` tells.
     has_changed: bool,
+    /// What the pipeline under way has answered.
+    record: Record,
+    /// Its idempotency key.
+    once: Option<Once>,
 }
 
 enum State {
     Idle,
     Begun { is_read_only: bool },
-    Open(Transaction),
+    Open { tx: Transaction, is_read_only: bool },
 }
 
 impl Stream {
@@ -263,6 +271,8 @@ impl Stream {
             savepoints: Vec::new(),
             last: Last::default(),
             has_changed: false,
+            record: Record::default(),
+            once: None,
         }
     }
 
@@ -288,12 +298,21 @@ impl Stream {
         encoding: Encoding,
         answer: &Answer,
     ) -> (Vec<Result<StreamResponse, ProtocolError>>, bool) {
-        let (mut results, mut is_closed) = (Vec::with_capacity(requests.len()), false);
-        for request in requests {
+        let (kept, mut is_closed) = (self.record.results.len(), false);
+        for (number, request) in requests.into_iter().enumerate() {
             is_closed |= matches!(request, StreamRequest::Close);
-            results.push(self.run(request, stored, encoding, answer).await);
+            // Answered by the pipeline that this one repeats. The texts are for this stream.
+            let is_kept = number < kept;
+            if is_kept && !matches!(request, StreamRequest::StoreSql { .. }) {
+                continue;
+            }
+            let result = self.run(request, stored, encoding, answer).await;
+            if !is_kept {
+                self.record.results.push(result);
+            }
         }
-        (results, is_closed)
+        self.once = None;
+        (take(&mut self.record).results, is_closed)
     }
 
     /// Runs one request; `stored` is what its numbers of texts mean, and `answer` what is in the
@@ -311,6 +330,9 @@ impl Stream {
                 Ok(StreamResponse::Close)
             }
             StreamRequest::Execute(stmt) => {
+                if let Some(kept) = self.record.steps.pop() {
+                    return kept.result().map(StreamResponse::Execute);
+                }
                 let prepared = prepare(stmt, stored, encoding, answer)?;
                 self.execute(Arc::new(prepared)).await.map(StreamResponse::Execute)
             }
@@ -373,10 +395,10 @@ impl Stream {
             Some(Control::Nothing) => Ok(()),
             Some(Control::Blocked(why)) => Err(ProtocolError::new("BLOCKED", *why)),
             Some(Control::Begin { is_read_only }) => self.begin(*is_read_only),
-            Some(Control::Commit) => self.commit().await,
+            Some(Control::Commit) => self.commit(encoding).await,
             Some(Control::Rollback) => self.roll_back(),
             Some(Control::Savepoint(name)) => self.savepoint(name).await,
-            Some(Control::Release(name)) => self.release(name).await,
+            Some(Control::Release(name)) => self.release(name, encoding).await,
             Some(Control::RollbackTo(name)) => self.roll_back_to(name).await,
         };
         done.map(|()| nothing(encoding, began))
@@ -430,7 +452,7 @@ impl Stream {
     }
 
     /// Runs a statement as a transaction of its own.
-    async fn autocommit(&self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
+    async fn autocommit(&mut self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
         let (reading, last) = (Reading::of(&what.sql), self.last);
         if reading != Reading::No || self.right == Right::ReadOnly {
             let what = Arc::clone(what);
@@ -445,16 +467,21 @@ impl Stream {
             }
             self.may_write()?;
         }
+        let keyed = self.keyed()?;
+        let (is_keyed, of_body) = (keyed.is_some(), Arc::clone(what));
+        let body = move |tx: &Tx<'_>| match run(tx, &of_body, last) {
+            Ok(result) => Ok(Ok(result)),
+            // `OR ROLLBACK`: nothing is left to be kept. With a key nothing is kept of a failure.
+            Err(error) if is_keyed || tx.is_rolled_back() => Err(error),
+            Err(error) => told(error).map(Err),
+        };
         let what = Arc::clone(what);
-        let write = self.db().write(move |tx| {
-            match run(tx, &what, last) {
-                Ok(result) => Ok(Ok(result)),
-                // `OR ROLLBACK`: nothing is left to be kept.
-                Err(error) if tx.is_rolled_back() => Err(error),
-                Err(error) => told(error).map(Err),
-            }
-        });
-        write.await.unwrap_or_else(|error| Err(protocol_error(&error)))
+        let answered = move |done: &Result<StmtResult, ProtocolError>| {
+            let behind = done.as_ref().map_or(last, |result| last.behind(&what, result));
+            (vec![Outcome::of(done.clone())], behind)
+        };
+        let written = self.write(keyed, body, answered).await;
+        written.unwrap_or_else(|error| Err(protocol_error(&error)))
     }
 
     fn may_write(&self) -> Result<(), ProtocolError> {
@@ -470,10 +497,10 @@ impl Stream {
             let read_only = is_read_only.then(|| self.db.read_only());
             let tx = read_only.as_ref().unwrap_or_else(|| self.db()).transaction();
             let tx = tx.map_err(|error| protocol_error(&error))?;
-            self.state = State::Open(tx);
+            self.state = State::Open { tx, is_read_only };
         }
         match &self.state {
-            State::Open(tx) => Ok(tx),
+            State::Open { tx, .. } => Ok(tx),
             _ => unreachable!("a transaction was begun"),
         }
     }
@@ -487,12 +514,17 @@ impl Stream {
         Ok(())
     }
 
-    async fn commit(&mut self) -> Result<(), ProtocolError> {
+    async fn commit(&mut self, encoding: Encoding) -> Result<(), ProtocolError> {
         self.savepoints.clear();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => Err(sqlite_error("cannot commit - no transaction is active")),
             State::Begun { .. } => Ok(()),
-            State::Open(tx) => tx.commit().await.map(drop).map_err(|error| protocol_error(&error)),
+            State::Open { tx, is_read_only } => {
+                let keyed = if is_read_only { None } else { self.keyed()? };
+                let answered = Outcome::Done(nothing(encoding, Instant::now()));
+                let ended = self.commit_with(keyed, tx, answered).await;
+                ended.map_err(|error| protocol_error(&error))
+            }
         }
     }
 
@@ -528,13 +560,13 @@ impl Stream {
     }
 
     /// Where the outermost savepoint began the transaction, releasing it commits.
-    async fn release(&mut self, name: &str) -> Result<(), ProtocolError> {
+    async fn release(&mut self, name: &str, encoding: Encoding) -> Result<(), ProtocolError> {
         if self.is_autocommit() {
             return Err(no_such_savepoint(name));
         }
         let at = self.savepoints.iter().rposition(|open| open.eq_ignore_ascii_case(name));
         if at == Some(0) {
-            return self.commit().await;
+            return self.commit(encoding).await;
         }
         self.open().await?.release(name).await.map_err(|error| protocol_error(&error))?;
         self.savepoints.truncate(at.unwrap_or(0));

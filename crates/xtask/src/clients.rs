@@ -18,7 +18,7 @@ use crate::command::{cargo_path, succeed};
 const GO_DRIVER: &str = "github.com/tursodatabase/libsql-client-go";
 
 /// Programs that use HTTP alone.
-const HTTP_ONLY: [&str; 2] = ["web.js", "prisma.js"];
+const HTTP_ONLY: [&str; 3] = ["keyed.js", "web.js", "prisma.js"];
 
 /// Where the clients are, and what has become of them.
 pub(crate) struct Clients {

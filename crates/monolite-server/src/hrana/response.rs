@@ -1,16 +1,21 @@
 //! Owns what clients are answered: the responses of all versions and transports, and how they are
 //! written.
+//!
+//! # Format
+//! That of `serde` is how they are kept with an idempotency key (`stream::keyed`). No client reads
+//! it.
 
 mod rows;
 mod writer;
 
 pub use rows::{EncodedRow, InvalidText, Rows};
+use serde::{Deserialize, Serialize};
 use writer::Writer;
 
 use super::Encoding;
 
 /// An error as clients read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtocolError {
     /// In words; SQLite's own where it failed.
     pub message: String,
@@ -23,7 +28,7 @@ pub struct ProtocolError {
 }
 
 /// A column of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
     pub name: String,
@@ -32,7 +37,7 @@ pub struct Column {
 }
 
 /// What a statement did.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StmtResult {
     /// Also without rows.
     pub cols: Vec<Column>,
@@ -51,7 +56,7 @@ pub struct StmtResult {
 }
 
 /// What the steps of a batch did, an entry for each in both lists; both `None` if it was skipped.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchResult {
     /// Of those that ran.
     pub step_results: Vec<Option<StmtResult>>,
@@ -60,7 +65,7 @@ pub struct BatchResult {
 }
 
 /// What a statement would be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescribeResult {
     /// The name of each parameter with its sigil; `None` of `?`.
     pub params: Vec<Option<String>>,
@@ -73,7 +78,7 @@ pub struct DescribeResult {
 }
 
 /// The answer to a [`StreamRequest`](super::StreamRequest), of the same type.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StreamResponse {
     /// To `close`.
     Close,

@@ -18,18 +18,18 @@
 //! - A piece gives the same answers in a closure and step by step.
 //! - A piece of which it is not known whether it was committed is not run again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use monolite::{Error, ErrorKind, ReadTx};
+use monolite::{Error, ErrorKind, ReadTx, Tx};
 
+use super::keyed::{Outcome, may_be_committed};
 use super::{Answer, Last, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
 use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
-use crate::hrana::{
-    Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt, StmtResult,
-};
+use crate::hrana::{Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt};
 
 /// A step that is ready to run.
 struct ReadyStep {
@@ -48,19 +48,6 @@ impl ReadyStep {
 
     fn is_plain(&self) -> bool {
         self.what.as_ref().is_ok_and(|what| what.control.is_none())
-    }
-}
-
-/// What has become of a step.
-enum Outcome {
-    Skipped,
-    Done(StmtResult),
-    Failed(ProtocolError),
-}
-
-impl Outcome {
-    fn is_done(&self) -> bool {
-        matches!(self, Outcome::Done(_))
     }
 }
 
@@ -112,12 +99,13 @@ impl Stream {
     }
 
     async fn steps(&mut self, steps: &Arc<[ReadyStep]>, answer: &Answer) -> Vec<Outcome> {
-        let mut outcomes: Vec<Outcome> = Vec::with_capacity(steps.len());
         let mut succeeded: Vec<bool> = Vec::with_capacity(steps.len());
+        // Of the batch that this one repeats.
+        succeeded.extend(self.record.steps.iter().map(Outcome::is_done));
         // No piece is tried before here.
         let mut one_by_one_up_to = 0;
-        while let Some(step) = steps.get(outcomes.len()) {
-            let at = outcomes.len();
+        while let Some(step) = steps.get(succeeded.len()) {
+            let at = succeeded.len();
             if at >= one_by_one_up_to
                 && self.is_autocommit()
                 && let Some(end) = piece(steps, at)
@@ -126,7 +114,7 @@ impl Stream {
                 if let Some(done) = self.together(steps, at, end, &succeeded, answer).await {
                     succeeded.extend(done.iter().map(Outcome::is_done));
                     self.last = last_behind(&steps[at..end], &done, self.last);
-                    outcomes.extend(done);
+                    self.record.steps.extend(done);
                     continue;
                 }
                 answer.set_back(before);
@@ -134,26 +122,25 @@ impl Stream {
             }
             let outcome = self.step(step, &succeeded).await;
             succeeded.push(outcome.is_done());
-            outcomes.push(outcome);
+            self.record.steps.push(outcome);
         }
-        outcomes
+        take(&mut self.record.steps)
     }
 
     async fn step(&mut self, step: &ReadyStep, succeeded: &[bool]) -> Outcome {
         if !step.is_due(succeeded, self.is_autocommit()) {
             return Outcome::Skipped;
         }
-        let done = match &step.what {
+        Outcome::of(match &step.what {
             Ok(what) => self.execute(Arc::clone(what)).await,
             Err(error) => Err(error.clone()),
-        };
-        done.map_or_else(Outcome::Failed, Outcome::Done)
+        })
     }
 
     /// Runs the piece from `at` to `end` in one closure; `None` if nothing was changed and it has
     /// to run step by step.
     async fn together(
-        &self,
+        &mut self,
         steps: &Arc<[ReadyStep]>,
         at: usize,
         end: usize,
@@ -166,38 +153,52 @@ impl Stream {
                 || step.what.as_ref().is_ok_and(|what| Reading::of(&what.sql) == Reading::Yes)
         };
         let reads = self.right == Right::ReadOnly || all.iter().all(only_reads);
-        let known = succeeded.to_vec();
+        let keyed = if reads { None } else { self.keyed().ok()? };
+        let (is_keyed, known, last) = (keyed.is_some(), succeeded.to_vec(), self.last);
         let left = Arc::new(Mutex::new(None));
-        let (steps, answer) = (Arc::clone(steps), (answer.clone(), answer.bytes()));
+        let (of_piece, answer) = (Arc::clone(steps), (answer.clone(), answer.bytes()));
         let piece =
-            Piece { steps, at, end, known, answer, last: self.last, left: Arc::clone(&left) };
+            Piece { steps: of_piece, at, end, known, answer, last, left: Arc::clone(&left) };
         let ended = if reads {
             self.db.read_durable(move |tx| piece.run(tx)).await
         } else {
-            self.db().write(move |tx| piece.run(tx)).await
+            let (steps, left) = (Arc::clone(steps), Arc::clone(&left));
+            let answered = move |(): &()| {
+                let left: MutexGuard<'_, Option<Left>> = lock(&left);
+                let outcomes = left.as_ref().map_or_else(Vec::new, |left| left.outcomes.clone());
+                let last = last_behind(&steps[at..end], &outcomes, last);
+                (outcomes, last)
+            };
+            self.write(keyed, move |tx: &Tx<'_>| piece.run(tx), answered).await
         };
-        let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let left = lock(&left).take();
         match ended {
             Ok(()) => Some(left.expect("a piece that ends well leaves its outcomes").outcomes),
             // It has undone its own changes, as it was asked to.
             Err(_) if left.as_ref().is_some_and(|left| left.is_rolled_back) => {
                 left.map(|left| left.outcomes)
             }
-            Err(error) => failed(all, left, &error),
+            Err(error) => failed(all, left, &error, is_keyed),
         }
     }
 }
 
+fn lock<T>(left: &Mutex<T>) -> MutexGuard<'_, T> {
+    left.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The outcomes of a piece whose closure or commit has failed with `error`; `None` if the steps can
-/// run one by one instead.
-fn failed(steps: &[ReadyStep], left: Option<Left>, error: &Error) -> Option<Vec<Outcome>> {
+/// run one by one instead. With a key, statements without `BEGIN` cannot: each would be a commit.
+fn failed(
+    steps: &[ReadyStep],
+    left: Option<Left>,
+    error: &Error,
+    is_keyed: bool,
+) -> Option<Vec<Outcome>> {
     let is_transaction = steps.first().is_some_and(|step| step.control().is_some());
-    let may_be_committed = matches!(
-        error.kind(),
-        ErrorKind::CommitUnknown | ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Internal
-    );
     let is_of_steps = matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Aborted);
-    if !may_be_committed && (is_of_steps || !is_transaction) {
+    let can_be_split = if is_transaction { is_of_steps } else { !is_keyed };
+    if can_be_split && !may_be_committed(error) {
         return None;
     }
     let mut outcomes = left.map_or_else(Vec::new, |left| left.outcomes);
@@ -270,7 +271,7 @@ struct Left {
 impl Piece {
     /// Runs the steps; an error has the engine undo them.
     fn run(&self, tx: &ReadTx<'_>) -> monolite::Result<()> {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.left) = None;
         self.answer.0.set_back(self.answer.1);
         let mut running = Running { tx, is_open: false, is_rolled_back: false, last: self.last };
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(self.end - self.at);
@@ -303,7 +304,7 @@ impl Piece {
 impl Piece {
     fn leave(&self, outcomes: Vec<Outcome>, is_rolled_back: bool) {
         let left = Left { outcomes, is_rolled_back };
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        *lock(&self.left) = Some(left);
     }
 }
 

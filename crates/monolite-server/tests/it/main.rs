@@ -11,6 +11,7 @@ mod client;
 mod dashboard;
 mod drain;
 mod hrana;
+mod keys;
 mod model;
 mod pipeline;
 mod served;

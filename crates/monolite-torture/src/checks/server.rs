@@ -7,7 +7,8 @@
 //! 2. A client gives itself tasks. A task is a transaction that reads and raises the versions of
 //!    some keys, notes each raise, and notes the task as done; its attempts have numbers. The
 //!    client tries again until it knows that the task is done. The note has a primary key, so a
-//!    second attempt fails if one before it was committed and only its answer was lost.
+//!    second attempt fails if one before it was committed and only its answer was lost. One client
+//!    in [`KEYED`] has no such row: its requests have idempotency keys, and are sent again.
 //! 3. The child is killed, stopped, or hands over at a random moment; the next one serves the file.
 //! 4. Behind some children, the file is judged ([`history`]).
 
@@ -17,7 +18,7 @@ mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -26,11 +27,13 @@ use monolite_client::Client;
 use monolite_server::{Config, Server};
 use monolite_testkit::child::{Child, await_parent, say, variable};
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 
 use super::lanes::{self, book, side_by_side};
 use super::wrong::{Wrong, keep, verdict};
 use crate::{Amount, Check, Outcome, Setting};
-use clients::{End, Habit, Seen};
+use clients::keyed::Repeating;
+use clients::{End, Guard, Habit, Seen};
 use wire::Proxy;
 
 /// The check, as the table has it.
@@ -58,6 +61,9 @@ const FILE: &str = "db";
 
 const CLIENTS: u64 = 16;
 
+/// One client in so many has idempotency keys.
+const KEYED: u64 = 4;
+
 /// Keys whose versions are raised: few, so that transactions meet.
 const KEYS: i64 = 30;
 
@@ -71,11 +77,12 @@ const MOST_MS: u64 = 1_200;
 const CONTROL_FILES: u64 = 5;
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let outcome = Mutex::new(CHECK.outcome());
+    let outcome = std::sync::Mutex::new(CHECK.outcome());
     let runtime = Runtime::new().context("the clients' threads do not start")?;
     for (name, habit) in [
         ("a statement behind a failed transaction runs by itself", Habit::GoesOn),
         ("a lost answer is taken for an acknowledgement", Habit::Believes),
+        ("a request is sent again with another key", Habit::Renews),
     ] {
         lanes::control(setting, name, CONTROL_FILES, &outcome, |number| {
             // Numbers that no case of the run has.
@@ -85,7 +92,7 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         })?;
     }
     let (attempts, cuts, repeated) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let reads = AtomicU64::new(0);
+    let (reads, replayed) = (AtomicU64::new(0), AtomicU64::new(0));
     side_by_side(AT_ONCE, amount.div_ceil(ENDS_A_FILE), |number| {
         if setting.watch.is_stopped() {
             return Ok(());
@@ -97,6 +104,7 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         attempts.fetch_add(case.seen.len() as u64, Relaxed);
         cuts.fetch_add(case.proxy.cuts(), Relaxed);
         repeated.fetch_add(case.proxy.repeated(), Relaxed);
+        replayed.fetch_add(case.replayed.load(Relaxed), Relaxed);
         let committed = || case.seen.iter().filter(|it| it.end == End::Committed);
         reads.fetch_add(committed().map(|it| it.reads.len() as u64).sum(), Relaxed);
         let mut outcome = book(&outcome)?;
@@ -117,10 +125,11 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     );
     outcome.notes.push(format!(
         "{} attempts, {reads} rows read by committed ones, {} connections cut, {} requests sent \
-         twice",
+         twice, {} answers given again for a key",
         attempts.into_inner(),
         cuts.into_inner(),
-        repeated.into_inner()
+        repeated.into_inner(),
+        replayed.into_inner()
     ));
     Ok(outcome)
 }
@@ -136,6 +145,8 @@ struct Case<'s> {
     /// The server to which another one has handed over.
     heir: Option<Child>,
     seen: Vec<Seen>,
+    /// Answers that were given again for a key.
+    replayed: Arc<AtomicU64>,
 }
 
 impl<'s> Case<'s> {
@@ -154,6 +165,7 @@ impl<'s> Case<'s> {
             proxy: Proxy::default(),
             heir: None,
             seen: Vec::new(),
+            replayed: Arc::default(),
         })
     }
 
@@ -166,8 +178,12 @@ impl<'s> Case<'s> {
             .map(|number| {
                 let first = 1 + number as i64 * TASKS_A_CLIENT;
                 let rng = self.rng.fork();
-                let (client, rest) = (client.clone(), rest.clone());
-                runtime.spawn(clients::work(client, rest, self.habit, first, rng))
+                let (habit, rest) = (self.habit, rest.clone());
+                let is_keyed = number % KEYED == 0;
+                let guard = if is_keyed { Guard::Key } else { Guard::Row };
+                let client =
+                    if is_keyed { self.keyed(&url, number, &rest) } else { client.clone() };
+                runtime.spawn(clients::work(client, rest, (habit, guard), first, rng))
             })
             .collect();
         for _ in 0..ends {
@@ -183,6 +199,20 @@ impl<'s> Case<'s> {
         }
         drop(self.heir.take());
         history::judge(&self.directory.path().join(FILE), &self.seen)
+    }
+
+    /// A client whose requests have keys.
+    fn keyed(&self, url: &str, number: u64, rest: &clients::Rest) -> Client {
+        let way = Repeating {
+            url: url.to_owned(),
+            rest: rest.clone(),
+            habit: self.habit,
+            number,
+            replayed: Arc::clone(&self.replayed),
+            requests: AtomicU64::default(),
+            connection: Mutex::default(),
+        };
+        way.client()
     }
 
     /// One server, from its start to its end.

@@ -4,10 +4,12 @@ use std::future::Future;
 
 use super::{Database, NO_WAIT};
 use crate::activity::CallKind;
+use crate::call::write::Write;
 use crate::error::{Error, Result};
 use crate::transaction::{
     Attempts, Committed, Key, OpenTransaction, Transact, Transaction, transact,
 };
+use crate::tx::Tx;
 
 impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -108,7 +110,7 @@ impl<E> Database<E> {
         let attempts = Attempts::of::<F>(&self.handle.transactions, caller);
         let plain = self.with_error::<Error>();
         Transact::new(async move {
-            let key = key?;
+            key.check()?;
             let known = |wait| {
                 let text = key.text.clone();
                 plain.read_as_written(caller.of(CallKind::Read), wait, move |tx| {
@@ -129,9 +131,60 @@ impl<E> Database<E> {
         })
     }
 
-    fn key(&self, text: String) -> Result<Key> {
+    /// As [`Database::write`], at most once for a key, which is that of
+    /// [`Transaction::commit_once`]: when a transaction with `key` was committed before, `body` is
+    /// not run, nothing is changed, and the outcome is given that the first one stored. Otherwise
+    /// `body` gives, beside its value, the outcome to store, as in [`Database::transact_once`].
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// # db.write(|tx| tx.execute("CREATE TABLE payment(id INTEGER PRIMARY KEY)", ())).wait()?;
+    /// let pay = || {
+    ///     db.write_keyed("request-4711", |tx| {
+    ///         tx.execute("INSERT INTO payment DEFAULT VALUES", ())?;
+    ///         Ok(((), format!("payment {}", tx.last_insert_rowid())))
+    ///     })
+    ///     .wait()
+    /// };
+    /// assert!(!pay()?.is_repeated());
+    /// assert_eq!(pay()?.outcome(), b"payment 1");
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Durability
+    /// As that of [`Database::write`], also of an outcome that was stored before.
+    ///
+    /// # Errors
+    /// See [`Write::wait`]; `Invalid` for a key that is empty or too long.
+    #[track_caller]
+    pub fn write_keyed<T, O, F>(
+        &self,
+        key: impl Into<String>,
+        mut body: F,
+    ) -> Write<Committed<T>, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<(T, O), E> + Send + 'static, // errors of your own: `with_error`
+        O: Into<Vec<u8>>,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let key = self.key(key.into());
+        self.write(move |tx| {
+            key.check()?;
+            if let Some(outcome) = tx.outcome_of(&key.text)? {
+                return Ok(Committed::Before { outcome });
+            }
+            let (value, outcome) = body(tx)?;
+            let key = Key { outcome: outcome.into(), ..key.clone() };
+            Ok(Key::commit(Some(&key), tx)?.with(value))
+        })
+    }
+
+    /// Not checked yet.
+    fn key(&self, text: String) -> Key {
         let lifetime = self.handle.transactions.limits.idempotency_lifetime;
-        let key = Key { text, outcome: Vec::new(), lifetime };
-        key.check().map(|()| key)
+        Key { text, outcome: Vec::new(), lifetime }
     }
 }

@@ -71,7 +71,7 @@ impl<T> Committed<T> {
 
 impl Committed {
     /// Of a transaction whose closure returned `value`.
-    pub(super) fn with<T>(self, value: T) -> Committed<T> {
+    pub(crate) fn with<T>(self, value: T) -> Committed<T> {
         match self {
             Committed::Now { outcome, .. } => Committed::Now { value, outcome },
             Committed::Before { outcome } => Committed::Before { outcome },

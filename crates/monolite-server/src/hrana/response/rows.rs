@@ -7,18 +7,34 @@
 use std::fmt;
 
 use monolite::rusqlite::Row;
+use serde::{Deserialize, Serialize};
 
 use super::ProtocolError;
 use super::writer::Writer;
 use crate::hrana::Encoding;
 
 /// The rows of a result, encoded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     encoding: Encoding,
     /// Where each row ends in `bytes`.
     ends: Vec<usize>,
+    #[serde(with = "in_base64")]
     bytes: Vec<u8>,
+}
+
+mod in_base64 {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD_NO_PAD;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        STANDARD_NO_PAD.encode(bytes).serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD_NO_PAD.decode(String::deserialize(from)?).map_err(D::Error::custom)
+    }
 }
 
 /// One row of a cursor, encoded.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::{Database, Error, InteractiveOptions, Options, rusqlite};
+use monolite::{Committed, Database, Error, InteractiveOptions, Options, rusqlite};
 use monolite_testkit::clock::HandClock;
 
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -79,6 +79,27 @@ fn a_commit_by_hand_asks_the_engines_clock_too() {
     assert_eq!([once(), once()], [false, true]);
     clock.advance(LIFETIME + SECOND);
     assert_eq!([once(), once()], [false, true]);
+}
+
+#[test]
+fn a_closure_with_a_key_changes_something_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (db, _) = open(directory.path());
+    let pay = |key: &str, fails: bool| {
+        db.write_keyed(key, move |tx| {
+            tx.execute("INSERT INTO payment VALUES ('k')", ())?;
+            if fails { Err(Error::aborted("changed its mind")) } else { Ok((7, "paid")) }
+        })
+    };
+    // All are queued before one is done.
+    let all = [pay("k", true), pay("k", false), pay("k", false), pay("k", true)];
+    let [undone, first, second, third] = all.map(monolite::Write::wait);
+    assert!(undone.is_err());
+    assert_eq!(first.unwrap(), Committed::Now { value: 7, outcome: b"paid".to_vec() });
+    assert!(second.unwrap().is_repeated() && third.unwrap().is_repeated());
+    assert!(pay("", false).wait().is_err());
+    db.close().unwrap();
+    assert_eq!(count(directory.path(), "SELECT count(*) FROM payment"), 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Owns the clients: what a task asks, and what its client has seen of it.
 
+pub(super) mod keyed;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,6 +20,17 @@ pub(super) enum Habit {
     GoesOn,
     /// It takes an answer that it did not get for an acknowledgement.
     Believes,
+    /// It sends a request again with another key.
+    Renews,
+}
+
+/// What keeps a client from doing a task twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// The note that a task is done has a primary key.
+    Row,
+    /// Each request has an idempotency key ([`keyed`]).
+    Key,
 }
 
 /// One attempt, as its client has seen it.
@@ -64,7 +77,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) async fn work(
     client: Client,
     rest: Rest,
-    habit: Habit,
+    (habit, guard): (Habit, Guard),
     first: i64,
     mut rng: fastrand::Rng,
 ) -> Vec<Seen> {
@@ -75,12 +88,19 @@ pub(super) async fn work(
                 return seen;
             }
             let (mut of_attempt, mut stream) = (Vec::new(), client.stream());
-            let asked = if rng.bool() {
-                let talk = one_by_one(&mut stream, (task, attempt), &mut of_attempt, &mut rng);
-                tokio::time::timeout(PATIENCE, talk).await
+            let done = done(guard, (task, attempt));
+            // With a key, each request ends by itself.
+            let patience = if guard == Guard::Row { PATIENCE } else { Duration::MAX };
+            let asked = if guard == Guard::Key && rng.u8(..3) == 0 {
+                let talk = client.execute(done.0, &done.1);
+                tokio::time::timeout(patience, talk).await.map(|answer| answer.map(drop))
+            } else if rng.bool() {
+                let name = (task, attempt);
+                let talk = one_by_one(&mut stream, name, done, &mut of_attempt, &mut rng);
+                tokio::time::timeout(patience, talk).await
             } else {
-                let talk = at_once(&client, (task, attempt), &mut of_attempt, &mut rng);
-                tokio::time::timeout(PATIENCE, talk).await
+                let talk = at_once(&client, (task, attempt), done, &mut of_attempt, &mut rng);
+                tokio::time::timeout(patience, talk).await
             };
             let asked = asked.unwrap_or_else(|_| Err(Error::Unreachable("no answer".into())));
             let end = match asked {
@@ -88,7 +108,10 @@ pub(super) async fn work(
                 Err(Error::Refused { message, .. }) if message.contains("done.task") => {
                     End::WasDone
                 }
-                Err(Error::Refused { code, .. }) if is_unknown(&code) => End::Unknown,
+                // With a key, what was committed has an answer.
+                Err(Error::Refused { code, .. }) if guard == Guard::Row && is_unknown(&code) => {
+                    End::Unknown
+                }
                 Err(Error::Refused { .. }) => End::Refused,
                 Err(_) if habit == Habit::Believes => End::Committed,
                 Err(_) => End::Unknown,
@@ -100,7 +123,8 @@ pub(super) async fn work(
             }
             // The server ends one that it cannot be told of.
             let _ = tokio::time::timeout(PATIENCE, stream.close()).await;
-            if matches!(end, End::Committed | End::WasDone) {
+            let is_over = guard == Guard::Key && end == End::Unknown;
+            if is_over || matches!(end, End::Committed | End::WasDone) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(rng.u64(..10))).await;
@@ -126,6 +150,7 @@ fn is_unknown(code: &str) -> bool {
 async fn one_by_one(
     stream: &mut Stream,
     name: (i64, i64),
+    done: Asked,
     reads: &mut Vec<(i64, i64)>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Error> {
@@ -138,7 +163,7 @@ async fn one_by_one(
         }
         statements.extend(raise(key, name));
     }
-    statements.push(done(name));
+    statements.push(done);
     statements.push(("COMMIT", Vec::new()));
     let fails = (rng.u8(..8) == 0).then(|| rng.usize(..statements.len()));
     let mut failed = Ok(());
@@ -163,13 +188,13 @@ const ENDS_IT: &str = "INSERT OR ROLLBACK INTO item VALUES (0, 0)";
 async fn at_once(
     client: &Client,
     name: (i64, i64),
+    done: Asked,
     reads: &mut Vec<(i64, i64)>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Error> {
     let read_key = rng.i64(0..KEYS);
     let key = [Value::Integer(read_key)];
     let [raise, note] = raise(rng.i64(0..KEYS), name);
-    let done = done(name);
     let statements: [(&str, &[Value]); 4] =
         [(READ, &key), (raise.0, &raise.1), (note.0, &note.1), (done.0, &done.1)];
     let answers = client.batch(&statements).await?;
@@ -204,6 +229,10 @@ fn raise(key: i64, (task, attempt): (i64, i64)) -> [Asked; 2] {
     ]
 }
 
-fn done((task, attempt): (i64, i64)) -> Asked {
-    ("INSERT INTO done VALUES (?, ?)", [task, attempt].map(Value::Integer).to_vec())
+fn done(guard: Guard, (task, attempt): (i64, i64)) -> Asked {
+    let sql = match guard {
+        Guard::Row => "INSERT INTO done VALUES (?, ?)",
+        Guard::Key => "INSERT INTO once VALUES (?, ?)",
+    };
+    (sql, [task, attempt].map(Value::Integer).to_vec())
 }

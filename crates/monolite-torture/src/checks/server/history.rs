@@ -25,7 +25,8 @@ pub(super) fn create(file: &Path) -> Result<()> {
     connection.execute_batch(
         "CREATE TABLE item(key INTEGER PRIMARY KEY, version INTEGER NOT NULL) STRICT;
          CREATE TABLE raised(key INTEGER, version INTEGER, task INTEGER, attempt INTEGER) STRICT;
-         CREATE TABLE done(task INTEGER PRIMARY KEY, attempt INTEGER NOT NULL) STRICT;",
+         CREATE TABLE done(task INTEGER PRIMARY KEY, attempt INTEGER NOT NULL) STRICT;
+         CREATE TABLE once(task INTEGER, attempt INTEGER) STRICT;",
     )?;
     for key in 0..KEYS {
         connection.execute("INSERT INTO item VALUES (?, 0)", [key])?;
@@ -80,10 +81,16 @@ fn read(file: &Path) -> Result<Left> {
     if sound != "ok" {
         return Err(Wrong::Other(format!("the file is damaged: {sound}")).into());
     }
-    let done = connection
-        .prepare("SELECT task, attempt FROM done")?
-        .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let mut done: HashMap<i64, i64> = HashMap::new();
+    let mut notes = connection.prepare("SELECT * FROM done UNION ALL SELECT * FROM once")?;
+    let mut rows = notes.query(())?;
+    while let Some(row) = rows.next()? {
+        let (task, attempt) = (row.get(0)?, row.get(1)?);
+        if let Some(other) = done.insert(task, attempt) {
+            let text = format!("task {task} was done twice: by its attempts {other} and {attempt}");
+            return Err(Wrong::Other(text).into());
+        }
+    }
     let mut raised = HashMap::new();
     let mut notes = connection.prepare("SELECT key, version, task, attempt FROM raised")?;
     let mut rows = notes.query(())?;
