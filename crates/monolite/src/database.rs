@@ -74,6 +74,10 @@ struct Handle {
     time_limit: Option<Duration>,
 }
 
+/// Why a handle that was asked for may only read.
+const READ_ONLY: &str =
+    "the handle may only read (Database::read_only); use another handle to write";
+
 /// A commit that fails may have waited for the archive as long as it was to.
 const NO_WAIT: Option<Duration> = Some(Duration::ZERO);
 
@@ -238,7 +242,12 @@ impl<E> Database<E> {
     /// ```
     #[must_use]
     pub fn read_only(&self) -> Database<E> {
-        self.with_writes(self.handle.writes.read_only())
+        self.reading_only(READ_ONLY)
+    }
+
+    /// Another handle on the same database, whose writes are refused because of `why`.
+    pub(crate) fn reading_only(&self, why: &str) -> Database<E> {
+        self.with_writes(self.handle.writes.read_only(why))
     }
 
     /// Another handle on the same database, whose writes and interactive transactions run with
@@ -727,8 +736,7 @@ impl<E> Database<E> {
         &self.handle.writes
     }
 
-    #[cfg(test)]
-    pub(crate) fn engine(&self) -> &crate::engine::Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.handle.engine
     }
 
