@@ -34,13 +34,31 @@ fn followed(bench: &Bench) -> PathBuf {
     bench.directory.path().join("followed.db")
 }
 
+/// What SQL is asked on: a read of the engine, or a connection of plain SQLite.
+trait Ask {
+    fn ask(&self, sql: &str) -> monolite::Result<rusqlite::Statement<'_>>;
+}
+
+impl Ask for Connection {
+    fn ask(&self, sql: &str) -> monolite::Result<rusqlite::Statement<'_>> {
+        Ok(self.prepare(sql)?)
+    }
+}
+
+impl Ask for monolite::ReadTx<'_> {
+    fn ask(&self, sql: &str) -> monolite::Result<rusqlite::Statement<'_>> {
+        self.prepare(sql)
+    }
+}
+
 /// How many groups the primary has written, and a number for all that a database has then.
-fn state(db: &Connection) -> rusqlite::Result<(i64, u64)> {
+fn state(db: &impl Ask) -> monolite::Result<(i64, u64)> {
     let mut hasher = DefaultHasher::new();
-    let names = "SELECT name, sql FROM sqlite_schema ORDER BY rowid";
+    // Its rows have another order behind a VACUUM.
+    let names = "SELECT name, sql FROM sqlite_schema ORDER BY name";
     let mut tables = Vec::new();
     for table in db
-        .prepare(names)?
+        .ask(names)?
         .query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?
     {
         let (name, sql) = table?;
@@ -50,7 +68,7 @@ fn state(db: &Connection) -> rusqlite::Result<(i64, u64)> {
         }
     }
     for table in tables {
-        let mut all = db.prepare(&format!("SELECT * FROM \"{table}\" ORDER BY rowid"))?;
+        let mut all = db.ask(&format!("SELECT * FROM \"{table}\" ORDER BY rowid"))?;
         let columns = all.column_count();
         let mut rows = all.query(())?;
         while let Some(row) = rows.next()? {
@@ -62,7 +80,8 @@ fn state(db: &Connection) -> rusqlite::Result<(i64, u64)> {
             }
         }
     }
-    Ok((db.query_row("SELECT n FROM beat", (), |row| row.get(0))?, hasher.finish()))
+    let n = db.ask("SELECT n FROM beat")?.query_row((), |row| row.get(0))?;
+    Ok((n, hasher.finish()))
 }
 
 /// The state after each group.
@@ -115,12 +134,12 @@ fn group(db: &Database, n: i64) {
 fn read_beside(
     states: &States,
     is_over: &AtomicBool,
-    mut read: impl FnMut(Duration) -> [(i64, u64); 2],
+    mut read: impl FnMut(Duration) -> Option<[(i64, u64); 2]>,
 ) -> u32 {
     let (mut reads, mut last) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {
         let held = Duration::from_millis(fastrand::u64(..40));
-        let [first, second] = read(held);
+        let Some([first, second]) = read(held) else { continue };
         assert_eq!(first, second, "a snapshot that is held stays as it is");
         assert!(first.0 >= last, "{} comes behind {last}", first.0);
         states.has(first);
@@ -132,12 +151,15 @@ fn read_beside(
 /// Has a primary write `groups`, and reads beside it.
 fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
     let bench = Bench::new();
-    let db = bench.open(Durability::Archived).unwrap();
+    fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
+    let archive = bench.archive().time_limit(LIMIT);
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let db = options.open(bench.file()).unwrap();
     let sql = "CREATE TABLE beat(n); INSERT INTO beat VALUES (0);
                CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE INDEX i ON t(v)";
     db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
     let (states, is_over) = (States::default(), AtomicBool::new(false));
-    let look = |db: &Database| db.read(|tx| Ok(state(tx.raw())?)).wait().unwrap();
+    let look = |db: &Database| db.read(|tx| state(tx)).wait().unwrap();
     states.note(look(&db));
     let follower = follow(&bench, sharing);
     let path = followed(&bench);
@@ -147,11 +169,15 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
             scope.spawn(move || {
                 read_beside(states, is_over, |held| {
                     let twice = follower.database().read(|tx| {
-                        let first = state(tx.raw())?;
+                        let first = state(tx)?;
                         thread::sleep(held);
-                        Ok([first, state(tx.raw())?])
+                        Ok([first, state(tx)?])
                     });
-                    twice.wait().unwrap()
+                    match twice.wait() {
+                        // A large group needs the WAL.
+                        Err(error) if error.kind() == ErrorKind::Timeout => None,
+                        twice => Some(twice.unwrap()),
+                    }
                 })
             })
         };
@@ -171,7 +197,7 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
                     let sound: String = stock.query_row(check, (), |row| row.get(0)).unwrap();
                     assert_eq!(sound, "ok");
                     stock.execute_batch("COMMIT").unwrap();
-                    twice
+                    Some(twice)
                 })
             }));
         }
@@ -190,7 +216,7 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
             }
         }
         let token = db.archive_token().unwrap();
-        let last = follower.read_at(token, |tx| Ok(state(tx.raw())?)).unwrap();
+        let last = follower.read_at(token, |tx| state(tx)).unwrap();
         states.has(last);
         assert_eq!(last.0, groups);
         drop(ends);
@@ -235,12 +261,12 @@ fn gaps_are_bridged_or_a_copy_is_put_in_place() {
         gaps(&bench, whole_slot, |kind, file| {
             let mut follower = follower.borrow_mut();
             let follower = follower.get_or_insert_with(|| follow(&bench, Sharing::Exclusive));
-            let content = |db: &Connection| {
-                let sql = "SELECT count(*) || ' ' || total(length(v)) || ' ' || max(hex(v)) FROM t";
-                db.query_row(sql, (), |row| row.get::<_, String>(0))
+            let sql = "SELECT count(*) || ' ' || total(length(v)) || ' ' || max(hex(v)) FROM t";
+            let plain = Connection::open(file).unwrap();
+            let must: String = plain.query_row(sql, (), |row| row.get(0)).unwrap();
+            let has = || {
+                follower.database().read(|tx| tx.query_row(sql, (), |row| row.get(0))).wait().ok()
             };
-            let must = content(&Connection::open(file).unwrap()).unwrap();
-            let has = || follower.database().read(|tx| Ok(content(tx.raw())?)).wait().ok();
             wait_until(kind, || has().as_ref() == Some(&must));
             let sound = follower.database().check().wait().unwrap();
             assert!(sound.is_sound(), "{kind}: {sound:?}");
@@ -348,11 +374,11 @@ fn what_was_merged_and_deleted_meanwhile_is_bridged() {
     }
     db.close().unwrap();
     let (store, layout) = (bench.store(), Layout::directory());
-    compact_level(&store, Level::FIRST);
+    while compact_level(&store, &layout, Level::FIRST, None).unwrap().is_some() {}
     let catalog = Catalog::read(&store, &layout).unwrap();
     let merged = catalog.level(Level::FIRST).last().unwrap().txids.max();
     for slot in catalog.level(Level::SLOTS) {
-        if slot.txids.max() <= merged && !catalog_has_fence(&catalog, slot.len) {
+        if slot.txids.max() <= merged && slot.len > 131 {
             store.delete(&layout.slot(slot.txids.min())).unwrap();
         }
     }
@@ -362,10 +388,6 @@ fn what_was_merged_and_deleted_meanwhile_is_bridged() {
     assert_eq!(follower.stats().copies, 0);
     follower.close().unwrap();
     is_same(&bench);
-}
-
-fn catalog_has_fence(_: &Catalog, len: u64) -> bool {
-    len <= 131
 }
 
 #[test]
@@ -389,9 +411,9 @@ fn slot_that_is_lost_is_an_error_until_a_copy_is_there() {
     fs::remove_dir_all(bench.file().with_file_name("ledger.db-archive")).unwrap();
     let db = bench.open_with(bench.archive().take_over(true), Durability::Archived).unwrap();
     insert(&db, 100).unwrap();
-    wait_until("it has all", || rows(&follower) == 4);
+    wait_until("it has all", || rows(&follower) == 4 && follower.stats().copies == 1);
     let stats = follower.stats();
-    assert!(stats.copied_because.is_some() && stats.copies == 1, "{stats:?}");
+    assert!(stats.copied_because.is_some(), "{stats:?}");
     assert_eq!((stats.last_error, stats.is_over), (None, false));
     db.close().unwrap();
     follower.close().unwrap();
@@ -409,7 +431,9 @@ fn archive_of_another_database_is_an_error_that_stays() {
     let token = token_of(&bench, follower.stats().txid + 1);
     db.close().unwrap();
     // Another database archives at the same address.
-    fs::remove_dir_all(bench.directory.path().join("archive")).unwrap();
+    for folder in ["archive/ltx", "archive/monolite"] {
+        fs::remove_dir_all(bench.directory.path().join(folder)).unwrap();
+    }
     fs::remove_dir_all(bench.directory.path().join("db")).unwrap();
     let db = bench.open(Durability::Archived).unwrap();
     create(&db);
@@ -436,7 +460,7 @@ fn takeover_is_followed_and_what_was_fenced_off_is_not() {
     let token = db.archive_token().unwrap();
     // An operator takes it over while the primary lives; its later writes are nowhere.
     let (store, layout) = (bench.store(), Layout::directory());
-    adopt(&store, &layout, Present::TakeOver, None, &mut TestPace::new()).unwrap().unwrap();
+    adopt(&store, &layout, Present::TakeOver, None, &mut TestPace::default()).unwrap().unwrap();
     assert_eq!(insert(&db, 7_777).unwrap_err().kind(), ErrorKind::Fenced);
     follower.wait_for(token, LIMIT).unwrap();
     let restored = bench.restored();
