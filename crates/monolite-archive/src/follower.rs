@@ -34,11 +34,11 @@ use crate::archiver::{Archive, refusal};
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
-use crate::plan::{Plan, Target};
+use crate::plan::Target;
 use crate::record::{Epoch, Record};
 use crate::requests::leader;
 use crate::restore::restore;
-use following::Following;
+use following::{Following, newest_of};
 use place::Place;
 
 /// A database that follows an archive: what its primary has archived is here a moment later, in a
@@ -277,8 +277,16 @@ impl Archive {
         let shared = Arc::new(Shared { archive: self.clone(), replica, progress, changed });
         let next = Txid::new(txid + 1).unwrap_or(Txid::FIRST);
         let theirs = Arc::clone(&shared);
-        let mut following =
-            Following { shared: theirs, path, page_size, place, next, looked: None };
+        let mut following = Following {
+            shared: theirs,
+            path,
+            page_size,
+            place,
+            record: None,
+            next,
+            looked: None,
+            lists: 0,
+        };
         if following.place.is_spoiled {
             following.turn().map_err(of)?;
         }
@@ -314,8 +322,10 @@ impl Archive {
     /// Restores the newest state to a new file.
     fn copy(&self, path: &Path) -> Result<Place> {
         let (store, layout) = (&*self.store, &self.layout);
-        let lineage = leader(store, layout)?.map(|record| record.lineage);
-        let mut place = Place::nowhere(lineage);
+        let catalog = Catalog::read(store, layout)?;
+        let record = leader(store, layout)?;
+        let (target, at) = newest_of(&catalog, record.as_ref())?;
+        let mut place = Place::nowhere(record.map(|record| record.lineage));
         place.write(path)?;
         // One whose record was not written any more.
         match fs::remove_file(path) {
@@ -324,13 +334,8 @@ impl Archive {
             }
             _ => {}
         }
-        let catalog = Catalog::read(store, layout)?;
-        let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
-        // Without fences at the end: a copy of the database may still belong to one.
-        let files = Plan::to(&catalog, catalog.newest().ok_or_else(nothing)?)?;
-        let last = files.last().map(|file| file.txids.max()).ok_or_else(nothing)?;
-        restore(store, layout, Target::Txid(last), path)?;
-        (place.from, place.to) = (last.get(), last.get());
+        restore(store, layout, Target::Txid(target), path)?;
+        (place.from, place.to) = (at.get(), at.get());
         place.write(path)?;
         Ok(place)
     }

@@ -232,6 +232,14 @@ impl Record {
             .any(|(fence, at)| at == fence || at > to)
     }
 
+    /// The TXID of the state after `txid` that no copy of the database changes which comes later:
+    /// fences at the end are left out.
+    pub(crate) fn below_fences(&self, txid: Txid) -> Txid {
+        let is_fence = |txid: &Txid| self.fences.binary_search_by_key(txid, |it| it.slot).is_ok();
+        let below = |txid: &Txid| Txid::new(txid.get() - 1);
+        std::iter::successors(Some(txid), below).find(|txid| !is_fence(txid)).unwrap_or(txid)
+    }
+
     /// Adds fences, in the order of their slots; of two of one slot the later one stays.
     pub(crate) fn add_fences(&mut self, fences: impl IntoIterator<Item = Fence>) {
         for fence in fences {

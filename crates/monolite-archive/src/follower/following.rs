@@ -13,7 +13,7 @@
 //!    all of its pages over what is there.
 //!
 //! # Invariants
-//! - What is applied never goes back.
+//! - What is applied never goes back: `from` only rises, and no state before `to` is put in place.
 //! - The record of the place covers what is about to be committed before it is ([`Place`]).
 
 use std::fs;
@@ -46,6 +46,9 @@ const LOOK_PARTS: u32 = 30;
 /// after a kill.
 const AT_ONCE: usize = 64;
 
+/// How often everything is listed again before a file that is listed and gone is taken for lost.
+const LISTS: u32 = 2;
+
 /// The longest rest between two attempts that fail.
 const REST: Duration = Duration::from_secs(10);
 
@@ -55,10 +58,14 @@ pub(super) struct Following {
     pub(super) path: PathBuf,
     pub(super) page_size: PageSize,
     pub(super) place: Place,
+    /// As it was read last.
+    pub(super) record: Option<Record>,
     /// The slot to ask for. All between this and what is applied are fences.
     pub(super) next: Txid,
     /// When something came, or everything was listed; `None` before.
     pub(super) looked: Option<Instant>,
+    /// How often everything was listed again since a file vanished.
+    pub(super) lists: u32,
 }
 
 impl Following {
@@ -72,6 +79,8 @@ impl Following {
                 Ok(false) => rest = interval,
                 Err(error) => {
                     rest = (rest.max(interval) * 2).min(REST.max(interval));
+                    // Until it is mended, each look is at everything.
+                    self.looked = None;
                     if self.shared.failed(&error) {
                         break;
                     }
@@ -117,7 +126,7 @@ impl Following {
     }
 
     /// The leader record, which is of the history that the file has.
-    fn record(&mut self) -> Result<Option<Record>> {
+    fn look_at_record(&mut self) -> Result<()> {
         let (store, layout) = self.archive();
         let record = leader(&*store, &layout)?;
         match (&record, self.place.lineage) {
@@ -137,7 +146,8 @@ impl Following {
             _ => {}
         }
         self.shared.note_record(record.as_ref());
-        Ok(record)
+        self.record = record;
+        Ok(())
     }
 
     /// Looks at the next slot.
@@ -148,11 +158,12 @@ impl Following {
         let Some(end) = store.get(&layout.slot(next), Part::End(Slot::FENCE_LEN))? else {
             return Ok(false);
         };
-        let record = self.record()?;
+        self.look_at_record()?;
+        let record = self.record.as_ref();
         let file =
             ArchivedFile { level: Level::SLOTS, txids: TxidRange::single(next), len: end.len };
         if file.len == Slot::FENCE_LEN {
-            let counts = record.as_ref().is_none_or(|record| {
+            let counts = record.is_none_or(|record| {
                 record.owner(next).is_none() || record.fences.iter().any(|it| it.slot == next)
             });
             if counts {
@@ -185,20 +196,21 @@ impl Following {
     /// Applies all that is there.
     fn catch_up(&mut self) -> Result<bool> {
         let (store, layout) = self.archive();
-        self.record()?;
         let catalog = Catalog::read(&*store, &layout)?;
+        // Behind the list: it says where tokens are that what is listed has.
+        self.look_at_record()?;
         let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
         let newest = catalog.newest().ok_or_else(nothing)?;
-        if newest.get() < self.place.to {
-            let message = format!(
-                "it ends at TXID {newest}, and the file has more; this waits until it goes on"
-            );
-            return Err(Error::new(ErrorKind::Gap, message));
-        }
-        let (mut lost, mut has_come) = (Vec::new(), false);
+        self.must_reach(newest)?;
+        let (mut lost, mut vanished, mut has_come) = (Vec::new(), None, false);
         while let Some(applied) = self.applied().filter(|_| !self.place.is_spoiled) {
             let files = match Plan::onward(&catalog.without(&lost), applied, newest) {
                 Err(error) if matches!(error.kind(), ErrorKind::Gap | ErrorKind::NotFound) => {
+                    if vanished.is_some() && self.lists < LISTS {
+                        self.lists += 1;
+                        self.looked = None;
+                        return vanished.map_or(Ok(true), Err);
+                    }
                     return self.replace(&error.to_string(), &catalog, newest);
                 }
                 files => files?,
@@ -208,10 +220,13 @@ impl Following {
             match self.apply(&files) {
                 Err(error) if error.lost_file().is_some_and(|file| !lost.contains(&file)) => {
                     lost.extend(error.lost_file());
+                    // It may have been merged since, which another list has.
+                    vanished = Some(error).filter(|error| error.kind() == ErrorKind::NotFound);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => break,
                 applied => {
                     applied?;
+                    self.lists = 0;
                     self.looked = Some(Instant::now());
                     self.passes_to(newest);
                     self.shared.succeeded();
@@ -222,6 +237,16 @@ impl Following {
         self.replace("another program has written to the file", &catalog, newest)
     }
 
+    /// Whether the file has nothing from behind `newest`.
+    fn must_reach(&self, newest: Txid) -> Result<()> {
+        if self.place.to <= newest.get() {
+            return Ok(());
+        }
+        let message =
+            format!("it ends at TXID {newest}, and the file has more; this waits until it goes on");
+        Err(Error::new(ErrorKind::Gap, message))
+    }
+
     /// Applies files that lead on: each as a commit, or all as one where it is not known how far
     /// the file is.
     fn apply(&mut self, files: &[ArchivedFile]) -> Result<()> {
@@ -230,7 +255,9 @@ impl Following {
         };
         if !self.is_certain() {
             self.place.begin(last, &self.path)?;
-            return self.commit(files);
+            self.commit(files)?;
+            self.place.to = self.place.from;
+            return Ok(());
         }
         for files in files.chunks(AT_ONCE) {
             let last = files.last().map_or(last, |file| file.txids.max().get());
@@ -244,6 +271,7 @@ impl Following {
                     return Err(error);
                 }
             }
+            self.place.to = self.place.from;
         }
         Ok(())
     }
@@ -257,13 +285,17 @@ impl Following {
             let most = IN_MEMORY / files.len();
             let changed = Changed::read(&*store, &layout, *file, most, &beside)?;
             self.must_fit(changed.header.page_size)?;
-            size = changed.header.commit;
-            // A fence among them has none.
-            if file.len > Slot::FENCE_LEN {
+            // A fence among them says the size again that it had before.
+            if changed.has_pages() {
+                size = changed.header.commit;
                 groups.push(Box::new(changed));
             }
         }
-        if let Err(error) = self.shared.replica.repeat(groups, size) {
+        let repeat = |groups: Vec<_>| match groups.is_empty() {
+            true => Ok(()),
+            false => self.shared.replica.repeat(groups, size),
+        };
+        if let Err(error) = repeat(groups) {
             if error.kind() != monolite::ErrorKind::Conflict {
                 return Err(local(error));
             }
@@ -272,16 +304,19 @@ impl Following {
             return Err(Error::new(ErrorKind::Conflict, error.to_string()));
         }
         self.shared.note_applied(files);
-        files.last().into_iter().for_each(|last| self.is_at(last.txids.max()));
+        if let Some(last) = files.last() {
+            // A copy may come that belongs to a fence at its end.
+            let record = self.record.as_ref();
+            let last = last.txids.max();
+            self.is_at(record.map_or(last, |record| record.below_fences(last)));
+        }
         Ok(())
     }
 
     /// The file is that of `txid`, and on disk.
     fn is_at(&mut self, txid: Txid) {
-        assert!(self.place.from <= txid.get(), "what is applied never goes back");
-        self.place.from = txid.get();
-        self.place.to = self.place.to.max(txid.get());
-        self.shared.reached(txid.get(), txid);
+        self.place.from = self.place.from.max(txid.get());
+        self.shared.reached(self.place.from, txid);
     }
 
     fn must_fit(&self, page_size: PageSize) -> Result<()> {
@@ -300,8 +335,8 @@ impl Following {
     fn replace(&mut self, why: &str, catalog: &Catalog, newest: Txid) -> Result<bool> {
         let (store, layout) = self.archive();
         let scratch = scratch_of(&self.path);
-        let files = Plan::to(catalog, newest)?;
-        let target = files.last().map_or(newest, |file| file.txids.max());
+        let (target, at) = newest_of(catalog, self.record.as_ref())?;
+        self.must_reach(target)?;
         self.shared.copies(why);
         match fs::remove_file(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -314,8 +349,9 @@ impl Following {
         let whole = Whole::open(&scratch, restored.pages, restored.page_size)?;
         self.place.begin(target.get(), &self.path)?;
         self.shared.replica.replace(Box::new(whole), restored.pages).map_err(local)?;
+        self.lists = 0;
         self.place.is_spoiled = false;
-        (self.place.from, self.place.to) = (target.get(), target.get());
+        (self.place.from, self.place.to) = (at.get(), at.get());
         self.place.write(&self.path)?;
         // It is in the way of nothing.
         let _ = fs::remove_file(scratch);
@@ -325,6 +361,17 @@ impl Following {
         self.shared.succeeded();
         Ok(true)
     }
+}
+
+/// The newest state of an archive, and the TXID whose files lead on from it: fences at its end are
+/// left out, unless it is a copy that belongs to them.
+pub(super) fn newest_of(catalog: &Catalog, record: Option<&Record>) -> Result<(Txid, Txid)> {
+    let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
+    let newest = catalog.newest().ok_or_else(nothing)?;
+    let files = Plan::to(catalog, newest)?;
+    let last = files.last().ok_or_else(nothing)?.txids;
+    let record = record.filter(|_| !last.is_snapshot());
+    Ok((last.max(), record.map_or(last.max(), |record| record.below_fences(last.max()))))
 }
 
 /// An error of the database that follows.

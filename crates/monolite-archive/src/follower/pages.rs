@@ -61,6 +61,11 @@ impl Changed {
         read().map_err(|error: Error| error.of_file(file))
     }
 
+    /// Whether it changes anything: a fence does not.
+    pub(super) fn has_pages(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
     fn spill(&mut self, most: usize, directory: &Path) -> io::Result<()> {
         if self.memory.len() < most {
             return Ok(());

@@ -48,9 +48,14 @@ const WAL_VERSION: u32 = 3_007_000;
 /// The order in which new WALs are summed, as SQLite has it: the machine's.
 const NATIVE: Order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
 
-/// The locks of the wal-index: to write, and those of readers but for the first.
+/// The locks of the wal-index, and how many: to write; of readers that ignore the WAL; of all
+/// others.
 const WRITE: [c_int; 2] = [0, 1];
+const OUTSIDE: [c_int; 2] = [3, 1];
 const READERS: [c_int; 2] = [4, 4];
+
+const SHARED: c_int = ffi::SQLITE_SHM_SHARED;
+const EXCLUSIVE: c_int = ffi::SQLITE_SHM_EXCLUSIVE;
 
 /// Takes one page after another, with their numbers.
 pub type TakePage<'t> = dyn FnMut(u32, &[u8]) -> Result + 't;
@@ -75,7 +80,7 @@ pub(crate) fn append(
     of_database(connection, |database, _| {
         let found = of_wal(connection, |wal, _| {
             let files = Files { database, wal };
-            appended = files.locked(WRITE, || commit(&files, pages, after, give));
+            appended = files.locked(WRITE, EXCLUSIVE, || commit(&files, pages, after, give));
             ffi::SQLITE_OK
         });
         found.map_or_else(|error| error.code(), |_| ffi::SQLITE_OK)
@@ -118,13 +123,12 @@ fn commit(
     if after.is_some_and(|after| after != header.commits()) {
         return Err(IoError::OUTDATED);
     }
-    let is_copied = first[BACKFILLED].load(Relaxed) == header.last_frame();
-    if header.last_frame() > 0 && is_copied {
-        // Where a reader uses the WAL, commits are appended to it.
-        match files.locked(READERS, || begin_anew(files, first, &mut header)) {
-            Err(error) if error.code() & 0xff != ffi::SQLITE_BUSY => return Err(error),
-            _ => {}
-        }
+    let may_begin_anew =
+        files.locked(OUTSIDE, SHARED, || begin_anew_if_copied(files, first, &mut header));
+    match may_begin_anew {
+        // Where a reader uses the WAL, or a checkpoint does, commits are appended to it.
+        Err(error) if error.code() & 0xff != ffi::SQLITE_BUSY => return Err(error),
+        _ => {}
     }
     let mut frames = Frames::new(files, &mut header, pages)?;
     give(&mut |number, page| frames.take(number, page))?;
@@ -133,6 +137,16 @@ fn commit(
     header.0[2] = header.0[2].wrapping_add(1);
     publish(files, first, &mut header);
     Ok(header.commits())
+}
+
+/// Has the WAL begin anew, if its content is in the database file. The lock of those who ignore the
+/// WAL is held, as by a writer of SQLite: a checkpoint that copies has it to itself, and looks
+/// under it whether the WAL has begun anew.
+fn begin_anew_if_copied(files: &Files, first: &[AtomicU32], header: &mut Header) -> Result {
+    if header.last_frame() == 0 || first[BACKFILLED].load(Relaxed) != header.last_frame() {
+        return Ok(());
+    }
+    files.locked(READERS, EXCLUSIVE, || begin_anew(files, first, header))
 }
 
 /// Has the WAL begin anew, whose content is in the database file and used by no reader.
@@ -312,12 +326,15 @@ fn check(code: c_int) -> Result {
 
 impl Files {
     /// Runs `run` with locks of the wal-index.
-    fn locked<T>(&self, [at, count]: [c_int; 2], run: impl FnOnce() -> Result<T>) -> Result<T> {
-        const TAKE: c_int = ffi::SQLITE_SHM_LOCK | ffi::SQLITE_SHM_EXCLUSIVE;
-        const GIVE: c_int = ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
-        check(call!(self.database, xShmLock(at, count, TAKE)))?;
+    fn locked<T>(
+        &self,
+        [at, count]: [c_int; 2],
+        how: c_int,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        check(call!(self.database, xShmLock(at, count, ffi::SQLITE_SHM_LOCK | how)))?;
         let ran = run();
-        check(call!(self.database, xShmLock(at, count, GIVE)))?;
+        check(call!(self.database, xShmLock(at, count, ffi::SQLITE_SHM_UNLOCK | how)))?;
         ran
     }
 
