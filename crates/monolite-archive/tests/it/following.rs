@@ -280,6 +280,45 @@ fn gaps_are_bridged_or_a_copy_is_put_in_place() {
     }
 }
 
+/// After a kill the file may be ahead of what is noted: pages of before must not be seen again.
+#[test]
+fn what_may_be_applied_already_is_applied_as_one_commit() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    for _ in 0..40 {
+        insert(&db, 3_000).unwrap();
+    }
+    let follower = follow(&bench, Sharing::Exclusive);
+    follower.wait_for(db.archive_token().unwrap(), LIMIT).unwrap();
+    let to = follower.stats().txid;
+    follower.close().unwrap();
+    insert(&db, 3_000).unwrap();
+    // As a kill may have left it.
+    let path = followed(&bench).with_file_name("followed.db-archive/follows.json");
+    let noted = fs::read_to_string(&path).unwrap();
+    let left = noted.replace(&format!("\"from\":{to}"), &format!("\"from\":{}", to - 38));
+    assert_ne!(noted, left);
+    fs::write(&path, left).unwrap();
+    let (archive, is_away) = bench.archive_that_goes_away();
+    is_away.store(true, Ordering::Relaxed);
+    let follower = archive.follow(Options::new().readers(1), followed(&bench)).unwrap();
+    assert_eq!((rows(&follower), follower.stats().txid), (40, to - 38), "without the store");
+    wait_until("it is told", || follower.stats().last_error.is_some());
+    is_away.store(false, Ordering::Relaxed);
+    let start = Instant::now();
+    loop {
+        match rows(&follower) {
+            40 => assert!(start.elapsed() < LIMIT),
+            seen => break assert_eq!(seen, 41, "a reader goes back in time"),
+        }
+    }
+    wait_until("it is counted", || follower.stats().files >= 39);
+    db.close().unwrap();
+    follower.close().unwrap();
+    is_same(&bench);
+}
+
 fn token_of(bench: &Bench, txid: u64) -> ArchiveToken {
     let record = bench.archive().leader().unwrap().unwrap();
     ArchiveToken { lineage: record.lineage.bits(), epoch: record.epoch.0, txid }
