@@ -280,6 +280,49 @@ fn gaps_are_bridged_or_a_copy_is_put_in_place() {
     }
 }
 
+#[test]
+fn snapshot_keeps_the_wal_that_it_needs_when_all_of_it_is_copied() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    for _ in 0..30 {
+        insert(&db, 2_000).unwrap();
+    }
+    let follower = follow(&bench, Sharing::Shared);
+    let sums = "SELECT count(*) || ' ' || group_concat(hex(v)) FROM t";
+    let stock = Connection::open(followed(&bench)).unwrap();
+    // It reads its pages again each time.
+    stock.execute_batch("PRAGMA cache_size = 0").unwrap();
+    let seen = || stock.query_row(sums, (), |row| row.get::<_, String>(0)).unwrap();
+    let change = || {
+        let sql = "UPDATE t SET v = randomblob(2000)";
+        db.write(move |tx| tx.execute(sql, ())).wait().unwrap();
+        follower.wait_for(db.archive_token().unwrap(), LIMIT).unwrap();
+    };
+    let wal = || fs::metadata(bench.directory.path().join("followed.db-wal")).unwrap().len();
+    let mut longest = 0;
+    for _ in 0..10 {
+        change();
+        stock.execute_batch("BEGIN").unwrap();
+        let held = seen();
+        let copied = follower.database().checkpoint().wait().unwrap();
+        assert_eq!((copied.pages_left, copied.restarts), (0, false), "the reader needs the WAL");
+        change();
+        change();
+        assert!(seen() == held, "its pages were overwritten");
+        stock.execute_batch("COMMIT").unwrap();
+        assert!(seen() != held);
+        assert!(follower.database().checkpoint().wait().unwrap().restarts);
+        longest = wal().max(longest);
+    }
+    change();
+    assert!(wal() <= longest, "it has begun anew");
+    stock.close().unwrap();
+    db.close().unwrap();
+    follower.close().unwrap();
+    is_same(&bench);
+}
+
 /// After a kill the file may be ahead of what is noted: pages of before must not be seen again.
 #[test]
 fn what_may_be_applied_already_is_applied_as_one_commit() {
