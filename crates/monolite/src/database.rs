@@ -18,7 +18,7 @@ use crate::backup::Backup;
 use crate::call::completion::Completion;
 use crate::call::member::{Body, Member, Once, Repeatable, Submission};
 use crate::call::write::Write;
-use crate::call::write_queue::WriteQueue;
+use crate::call::write_queue::{READ_ONLY, WriteQueue};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
@@ -73,10 +73,6 @@ struct Handle {
     /// Of each call, where it is less than the options say.
     time_limit: Option<Duration>,
 }
-
-/// Why a handle that was asked for may only read.
-const READ_ONLY: &str =
-    "the handle may only read (Database::read_only); use another handle to write";
 
 /// A commit that fails may have waited for the archive as long as it was to.
 const NO_WAIT: Option<Duration> = Some(Duration::ZERO);
@@ -242,12 +238,7 @@ impl<E> Database<E> {
     /// ```
     #[must_use]
     pub fn read_only(&self) -> Database<E> {
-        self.reading_only(READ_ONLY)
-    }
-
-    /// Another handle on the same database, whose writes are refused because of `why`.
-    pub(crate) fn reading_only(&self, why: &str) -> Database<E> {
-        self.with_writes(self.handle.writes.read_only(why))
+        self.with_writes(self.handle.writes.read_only(READ_ONLY))
     }
 
     /// Another handle on the same database, whose writes and interactive transactions run with

@@ -68,8 +68,8 @@ with SQLite as usual, in WAL mode, and each of their transactions sees one state
 They must not write to it: that is noticed, and undone by a full copy.
 
 It prints how far it is, at the beginning, every ten seconds while something comes, and when \
-something goes wrong. Where the archive has a gap that its files do not bridge, it puts a full copy \
-in place. It ends with exit code 0 at Ctrl-C or SIGTERM, and with 1 when it cannot go on: the \
+something goes wrong. Where the archive has a gap that its files do not bridge, it puts a full \
+copy in place. It ends with exit code 0 at Ctrl-C or SIGTERM, and with 1 when it cannot go on: the \
 archive has another database's history, or pages of another size. URL is as in `monolite archive`.";
 
 #[derive(Debug, Subcommand)]

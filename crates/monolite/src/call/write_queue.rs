@@ -195,6 +195,10 @@ impl WriteQueue {
     }
 }
 
+/// Why a handle that was asked for may only read.
+pub(crate) const READ_ONLY: &str =
+    "the handle may only read (Database::read_only); use another handle to write";
+
 /// The refusal of a change because of `why`, with SQLite's code for it.
 pub(crate) fn read_only(why: &str) -> Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
