@@ -33,7 +33,7 @@ mod feed;
 mod gathering;
 mod group;
 mod leaving;
-mod position;
+pub(crate) mod position;
 mod refused;
 mod upkeep;
 mod upload;
@@ -138,13 +138,15 @@ type Passed = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Archive {
-    store: Arc<dyn Store>,
-    layout: Layout,
-    interval: Duration,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) layout: Layout,
+    /// How people call it.
+    pub(crate) name: Arc<str>,
+    pub(crate) interval: Duration,
     staged_limit: u64,
     refuses_gaps: bool,
     lag_limit: Option<Duration>,
-    time_limit: Duration,
+    pub(crate) time_limit: Duration,
     close_time: Duration,
     take_over: bool,
     keep: Option<Keep>,
@@ -182,7 +184,7 @@ impl Archive {
     /// does not have, or for any when it is a directory. No value is in its text.
     pub fn at_with(url: &str, options: &[(String, String)]) -> Result<Archive> {
         let (store, layout) = open_with(url, options)?;
-        Ok(Archive::of(Arc::from(store), layout))
+        Ok(Archive { name: url.into(), ..Archive::of(Arc::from(store), layout) })
     }
 
     /// The archive in a store of one's own.
@@ -192,6 +194,7 @@ impl Archive {
         Archive {
             store,
             layout,
+            name: "an archive".into(),
             interval,
             staged_limit: STAGED,
             refuses_gaps: false,
@@ -777,7 +780,7 @@ fn drawn() -> Result<u128> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-fn refusal(error: Error) -> Refusal {
+pub(crate) fn refusal(error: Error) -> Refusal {
     let kind = match error.kind() {
         ErrorKind::Fenced => Kind::Fenced,
         ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,

@@ -29,6 +29,7 @@
 //! - [`Archive`] is built from an address and given to [`monolite::Options::archive`].
 //! - [`Archive::restore`] makes a file of a [`Target`], [`Archive::verify`] reads every file and
 //!   compares its checksums, and [`Archive::leader`] says which process is the primary.
+//! - [`Follower`] is a file that has what the archive has, a moment later, for reads.
 //! - [`Store`] is the trait for a store of one's own; [`Archive::probe`] tests it.
 //!
 //! `monolite archive` does all of that on the command line; the guide is `docs/guides/archive.md`.
@@ -49,6 +50,7 @@ pub mod internals;
 mod archiver;
 mod compaction;
 mod comparison;
+mod follower;
 mod open;
 mod probe;
 mod restore;
@@ -79,6 +81,7 @@ mod error;
 
 pub use archiver::Archive;
 pub use error::{Error, ErrorKind, Result};
+pub use follower::{Follower, FollowerStats};
 pub use layout::Layout;
 pub use monolite_ltx::{Timestamp, Txid};
 pub use plan::{Kept, Target};
@@ -95,4 +98,6 @@ pub use verify::Proof;
 mod guides {
     #[doc = include_str!("../../../docs/guides/archive-setup.md")]
     struct ArchiveSetup;
+    #[doc = include_str!("../../../docs/guides/read-replicas.md")]
+    struct ReadReplicas;
 }

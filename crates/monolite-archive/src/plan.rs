@@ -132,7 +132,7 @@ impl Plan {
 
     /// The files for the state after `txid`, oldest first.
     pub(crate) fn to(catalog: &Catalog, txid: Txid) -> Result<Vec<ArchivedFile>> {
-        let mut files: Vec<&ArchivedFile> =
+        let files: Vec<&ArchivedFile> =
             catalog.files().iter().filter(|file| file.txids.max() <= txid).collect();
         let snapshots = files.iter().filter(|file| file.txids.is_snapshot());
         let Some(base) = snapshots.max_by_key(|file| (file.txids.max(), file.level)) else {
@@ -140,39 +140,44 @@ impl Plan {
             return Err(Error::new(ErrorKind::NotFound, message));
         };
         let base = **base;
-        let (mut plan, mut reached) = (vec![base], base.txids.max());
-        files.sort_by_key(|file| file.txids.min());
-        let mut rest = files.into_iter().peekable();
-        let mut best: Option<&ArchivedFile> = None;
-        while reached < txid {
-            let begins = |file: &&ArchivedFile| file.txids.min().get() - 1 <= reached.get();
-            while let Some(file) = rest.next_if(begins) {
-                let reach =
-                    |file: &ArchivedFile| (file.txids.max(), Reverse(file.txids.min()), file.level);
-                best = Some(best.filter(|best| reach(best) >= reach(file)).unwrap_or(file));
-            }
-            match best.filter(|best| best.txids.max() > reached) {
-                Some(best) => {
-                    reached = best.txids.max();
-                    plan.push(*best);
-                }
-                None => return Err(lacking(catalog, reached, txid)),
-            }
+        let mut plan = vec![base];
+        match chain(files, base.txids.max(), txid) {
+            Ok(files) => plan.extend(files),
+            Err(reached) => return Err(lacking(catalog, reached, txid)),
         }
+        let reached = plan.last().map(|last| last.txids.max());
         assert!(base.txids.is_snapshot(), "a chain begins with a snapshot");
         let links = plan.windows(2).all(|pair| pair[1].txids.continues(pair[0].txids));
         assert!(links, "each file of a chain continues the one before");
-        assert_eq!(reached, txid, "a chain ends at its target");
+        assert_eq!(reached, Some(txid), "a chain ends at its target");
         if let Some(fence) = catalog.copy_between(base.txids.max(), txid) {
             return Err(lost_copy(fence));
         }
-        // A fence says the state below it again. It may have been set before that was a copy, and
-        // say another size.
-        let is_fence = |file: &ArchivedFile| {
-            let is_one = file.txids.min() == file.txids.max();
-            file.len == Slot::FENCE_LEN && is_one && catalog.has_fence(file.txids.max())
-        };
-        while plan.len() > 1 && plan.last().is_some_and(is_fence) {
+        while plan.len() > 1 && plan.last().is_some_and(|last| is_fence(catalog, last)) {
+            plan.pop();
+        }
+        Ok(plan)
+    }
+
+    /// The files that lead on from the state after `reached` to that after `txid`, oldest first,
+    /// without fences at their end: none, when nothing else is behind it. No snapshot is among
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Plan::to`], for what only a copy of the whole database leads to.
+    pub(crate) fn onward(
+        catalog: &Catalog,
+        reached: Txid,
+        txid: Txid,
+    ) -> Result<Vec<ArchivedFile>> {
+        let leads = |file: &&ArchivedFile| !file.txids.is_snapshot() && file.txids.max() <= txid;
+        let files = catalog.files().iter().filter(leads).collect();
+        let plan = chain(files, reached, txid);
+        let mut plan = plan.map_err(|reached| lacking(catalog, reached, txid))?;
+        if let Some(fence) = catalog.copy_between(reached, txid) {
+            return Err(lost_copy(fence));
+        }
+        while plan.last().is_some_and(|last| is_fence(catalog, last)) {
             plan.pop();
         }
         Ok(plan)
@@ -218,6 +223,36 @@ impl Plan {
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
+}
+
+/// Of `files`, those that lead from `reached` to `txid`, oldest first; or how far they lead.
+fn chain(
+    mut files: Vec<&ArchivedFile>,
+    mut reached: Txid,
+    txid: Txid,
+) -> Result<Vec<ArchivedFile>, Txid> {
+    files.sort_by_key(|file| file.txids.min());
+    let mut rest = files.into_iter().peekable();
+    let (mut chain, mut best) = (Vec::new(), None::<&ArchivedFile>);
+    while reached < txid {
+        let begins = |file: &&ArchivedFile| file.txids.min().get() - 1 <= reached.get();
+        while let Some(file) = rest.next_if(begins) {
+            let reach =
+                |file: &ArchivedFile| (file.txids.max(), Reverse(file.txids.min()), file.level);
+            best = Some(best.filter(|best| reach(best) >= reach(file)).unwrap_or(file));
+        }
+        let next = best.filter(|best| best.txids.max() > reached).ok_or(reached)?;
+        reached = next.txids.max();
+        chain.push(*next);
+    }
+    Ok(chain)
+}
+
+/// Whether it is a fence, which says the state below it again. It may have been set before that was
+/// a copy, and say another size.
+fn is_fence(catalog: &Catalog, file: &ArchivedFile) -> bool {
+    let is_one = file.txids.min() == file.txids.max();
+    file.len == Slot::FENCE_LEN && is_one && catalog.has_fence(file.txids.max())
 }
 
 /// Those of the lost files that do not say of when they are: the state before is kept, and the time

@@ -223,6 +223,23 @@ impl Record {
         Duration::from_millis(self.ttl_ms)
     }
 
+    /// Whether history has a gap behind `from` that what leads on to `to` does not close: only a
+    /// copy of the whole database does.
+    pub(crate) fn needs_copy(&self, from: Txid, to: Txid) -> bool {
+        let passed = self.fences.iter().filter(|fence| from < fence.slot && fence.slot <= to);
+        passed
+            .filter_map(|fence| Some((fence.slot, fence.copied_at?)))
+            .any(|(fence, at)| at == fence || at > to)
+    }
+
+    /// The TXID of the state after `txid` that no copy of the database changes which comes later:
+    /// fences at the end are left out.
+    pub(crate) fn below_fences(&self, txid: Txid) -> Txid {
+        let is_fence = |txid: &Txid| self.fences.binary_search_by_key(txid, |it| it.slot).is_ok();
+        let below = |txid: &Txid| Txid::new(txid.get() - 1);
+        std::iter::successors(Some(txid), below).find(|txid| !is_fence(txid)).unwrap_or(txid)
+    }
+
     /// Adds fences, in the order of their slots; of two of one slot the later one stays.
     pub(crate) fn add_fences(&mut self, fences: impl IntoIterator<Item = Fence>) {
         for fence in fences {
@@ -261,6 +278,17 @@ impl Record {
     /// record does not have (any more); [`NotFound`](ErrorKind::NotFound) when what it names may
     /// be lost, or is not carried over yet.
     pub fn locate(&self, token: ArchiveToken) -> Result<Txid> {
+        self.look_for(token)?.ok_or_else(|| {
+            let message = format!(
+                "{token} was not archived when its primary ended, and the next primary has not \
+                 uploaded it yet; try again once it has"
+            );
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// As [`Record::locate`]; `None` for what is not carried over yet.
+    pub(crate) fn look_for(&self, token: ArchiveToken) -> Result<Option<Txid>> {
         if token.lineage != self.lineage.bits() {
             let is = self.lineage;
             return Err(Error::invalid(format!("{token} is of another history; this is {is}")));
@@ -286,13 +314,10 @@ impl Record {
             }
         }
         if is_pending {
-            let message = format!(
-                "{token} was not archived when its primary ended, and the next primary has not \
-                 uploaded it yet; try again once it has"
-            );
-            return Err(Error::new(ErrorKind::NotFound, message));
+            return Ok(None);
         }
-        Txid::new(txid).ok_or_else(|| Error::invalid(format!("{token} has no TXID")))
+        let none = || Error::invalid(format!("{token} has no TXID"));
+        Txid::new(txid).map(Some).ok_or_else(none)
     }
 
     /// Whether a record may have this address.

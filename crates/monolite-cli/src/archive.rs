@@ -2,7 +2,7 @@
 
 mod changes;
 mod health;
-mod options;
+pub(crate) mod options;
 
 use crate::arguments::{self, Archived};
 use crate::bar::Bar;

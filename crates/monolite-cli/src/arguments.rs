@@ -7,7 +7,7 @@ mod lint;
 mod serve;
 mod sql;
 
-pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore, Status};
+pub(crate) use archive::{Adopt, Archive, Archived, Compact, Follow, Restore, Status};
 pub(crate) use export::{Export, ExportPostgres};
 pub(crate) use files::{Backup, Check, Migrate, Migrated, Up};
 pub(crate) use lint::Lint;
@@ -66,6 +66,10 @@ pub(crate) enum Command {
     /// Restore a database from an archive, as it is now or as it was
     #[command(long_about = archive::RESTORE_HELP)]
     Restore(Restore),
+
+    /// Keep a file up to date with an archive, for reads
+    #[command(long_about = archive::FOLLOW_HELP)]
+    Follow(Follow),
 
     /// Measure on this machine what is promised, beside the alternatives (feature `developer`)
     #[cfg_attr(feature = "developer", command(subcommand))]

@@ -16,6 +16,7 @@ mod check;
 #[cfg(feature = "developer")]
 mod developer;
 mod export;
+mod follow;
 mod interrupt;
 mod json;
 mod lint;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Export(command) => export::run(&command),
+        Command::Follow(arguments) => follow::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),

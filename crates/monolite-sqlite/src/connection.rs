@@ -31,6 +31,7 @@ mod migrations;
 mod opening;
 mod overlay;
 mod rebuild;
+mod repeat;
 mod rowids;
 mod savepoints;
 mod schema;

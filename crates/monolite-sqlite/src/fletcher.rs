@@ -27,6 +27,11 @@ impl Sums {
         Sums { first: u32::from_be_bytes([a, b, c, d]), second: u32::from_be_bytes([e, f, g, h]) }
     }
 
+    /// The same as a WAL stores them.
+    pub(crate) fn to_wal(self) -> [u8; 8] {
+        (u64::from(self.first) << 32 | u64::from(self.second)).to_be_bytes()
+    }
+
     /// Sums as a page stores them: two little-endian words.
     pub(crate) fn to_page(self) -> [u8; 8] {
         (u64::from(self.second) << 32 | u64::from(self.first)).to_le_bytes()

@@ -24,7 +24,8 @@
 //!
 //! # Not here
 //! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
-//! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database
+//! `recent`, the record of changed pages in [`changes`](self::Changes), commits of pages from
+//! elsewhere in `append`, the locks of a database
 //! that is one process's alone in `locks`, temporary files in [`Spill`]; the C side is in `shim`
 //! and `spill` (SQLite calls us) and `lower` (we call SQLite), which hold all `unsafe` of it.
 
@@ -39,6 +40,7 @@ use rusqlite::ffi;
 
 use crate::codes::failure;
 
+mod append;
 mod changes;
 mod checksums;
 mod control;
@@ -56,6 +58,8 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
+pub use append::TakePage;
+pub(crate) use append::{append, commits};
 pub use changes::{Changes, CommitSequence};
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
@@ -113,6 +117,8 @@ impl IoError {
     pub const SHM_MAP: IoError = IoError::constant(ffi::SQLITE_IOERR_SHMMAP);
     /// Another connection holds a lock (`SQLITE_BUSY`).
     pub const BUSY: IoError = IoError::constant(ffi::SQLITE_BUSY);
+    /// Another connection has written since (`SQLITE_BUSY_SNAPSHOT`).
+    pub const OUTDATED: IoError = IoError::constant(ffi::SQLITE_BUSY_SNAPSHOT);
     /// A file cannot be opened (`SQLITE_CANTOPEN`).
     pub const CANT_OPEN: IoError = IoError::constant(ffi::SQLITE_CANTOPEN);
 

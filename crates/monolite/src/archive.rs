@@ -78,6 +78,15 @@ impl From<Refusal> for Error {
     }
 }
 
+/// Pages that another database has committed, for [`Replica`](crate::Replica).
+pub trait Pages: Send {
+    /// Gives all of them, each with its number, from 1 on. May be called again.
+    ///
+    /// # Errors
+    /// Those of reading them, and of `give`.
+    fn each(&mut self, give: &mut dyn FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()>;
+}
+
 /// A database file as an open has found it.
 #[derive(Debug)]
 #[non_exhaustive]

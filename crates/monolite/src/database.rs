@@ -18,7 +18,7 @@ use crate::backup::Backup;
 use crate::call::completion::Completion;
 use crate::call::member::{Body, Member, Once, Repeatable, Submission};
 use crate::call::write::Write;
-use crate::call::write_queue::WriteQueue;
+use crate::call::write_queue::{READ_ONLY, WriteQueue};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
@@ -238,7 +238,7 @@ impl<E> Database<E> {
     /// ```
     #[must_use]
     pub fn read_only(&self) -> Database<E> {
-        self.with_writes(self.handle.writes.read_only())
+        self.with_writes(self.handle.writes.read_only(READ_ONLY))
     }
 
     /// Another handle on the same database, whose writes and interactive transactions run with
@@ -727,8 +727,7 @@ impl<E> Database<E> {
         &self.handle.writes
     }
 
-    #[cfg(test)]
-    pub(crate) fn engine(&self) -> &crate::engine::Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.handle.engine
     }
 

@@ -54,6 +54,7 @@ mod error;
 mod migrations;
 mod options;
 mod parameters;
+mod replica;
 mod stats;
 #[cfg(feature = "serde")]
 mod structs;
@@ -105,6 +106,8 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
+#[doc(hidden)]
+pub use replica::Replica;
 pub use stats::{Histogram, NameStats, Stats, name_stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};

@@ -31,7 +31,7 @@ const STEP_PAGES: u32 = 500;
 
 /// How long it may take to rewrite a file. It fits in the WAL, and what takes an hour of that is
 /// stuck.
-const REWRITE_LIMIT: Duration = Duration::from_secs(3_600);
+pub(crate) const REWRITE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How often a table is checked again whose snapshot was revoked meanwhile.
 const ATTEMPTS: u32 = 3;

@@ -386,7 +386,7 @@ impl fmt::Debug for Transaction {
 
 fn request(action: Action, text: &str, parameters: Result<Parameters>) -> Result<Request> {
     let parameters = parameters.map_err(|error| error.in_statement(text))?;
-    Ok(Request { action, text: text.into(), parameters, is_read_only: false })
+    Ok(Request { action, text: text.into(), parameters, read_only: None })
 }
 
 fn no_rows() -> Error {

@@ -77,7 +77,7 @@ impl Place {
 
 /// What a file system says of a file, and says otherwise of any that was written to since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -85,7 +85,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(meta: &Metadata) -> Identity {
+    pub(crate) fn of(meta: &Metadata) -> Identity {
         Identity {
             inode: meta.ino(),
             bytes: meta.len(),
@@ -96,7 +96,7 @@ impl Identity {
 
     /// The identity of the file at `path`, once its last change is old enough. It must not be
     /// written meanwhile.
-    pub(super) fn settled(path: &Path) -> io::Result<Identity> {
+    pub(crate) fn settled(path: &Path) -> io::Result<Identity> {
         loop {
             let meta = fs::metadata(path)?;
             let newest = meta.modified()?;
@@ -128,7 +128,7 @@ impl Home {
 
 /// Where the history of a file is archived, and how far the file is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Position {
+pub(crate) struct Position {
     format: u32,
     pub(super) lineage: Lineage,
     /// Who has had the file since an epoch was taken for it: the first of them took it, the others
@@ -141,7 +141,7 @@ pub(super) struct Position {
     #[serde(default)]
     home: Option<Home>,
     /// The last epoch in which something could be archived; 0 before the first.
-    pub(super) epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// The slot of its fence, and the place in history that is archived below it; `None` where the
     /// chain begins.
     pub(super) fence: Option<u64>,
@@ -181,7 +181,7 @@ impl Position {
     }
 
     /// The record in `directory`; `None` when there is none.
-    pub(super) fn read(directory: &Path) -> Result<Option<Position>> {
+    pub(crate) fn read(directory: &Path) -> Result<Option<Position>> {
         let path = directory.join(NAME);
         let failed = |error| Error::of_io(format!("read {}", path.display()), error);
         let text = match fs::read(&path) {
@@ -219,20 +219,7 @@ impl Position {
 
     /// Puts it into `directory`, which is made, in place of the one before.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
-        self.try_write(directory).map_err(|error| {
-            Error::of_io(format!("write {}/{NAME}", directory.display()), error)
-        })?;
-        sync_directory(directory)
-    }
-
-    fn try_write(&self, directory: &Path) -> io::Result<()> {
-        make(directory)?;
-        let temporary = directory.join("position.json.new");
-        let mut file = File::create(&temporary)?;
-        give_to_owner_of(directory, &file);
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        fs::rename(temporary, directory.join(NAME))
+        write(directory, NAME, self)
     }
 
     /// Whether a file of this identity, with this WAL, is what comes right behind the chain.
@@ -300,8 +287,25 @@ impl Position {
     }
 }
 
+/// Puts `record` into the file `name` in `directory`, which is made, in place of the one before.
+pub(crate) fn write(directory: &Path, name: &str, record: &impl Serialize) -> Result<()> {
+    let put = || {
+        make(directory)?;
+        let temporary = directory.join(format!("{name}.new"));
+        let mut file = File::create(&temporary)?;
+        give_to_owner_of(directory, &file);
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_all()?;
+        fs::rename(temporary, directory.join(name))
+    };
+    put().map_err(|error: io::Error| {
+        Error::of_io(format!("write {}/{name}", directory.display()), error)
+    })?;
+    sync_directory(directory)
+}
+
 /// Makes the directory beside a database, for the owner of the database alone.
-pub(super) fn make(directory: &Path) -> io::Result<()> {
+pub(crate) fn make(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -315,7 +319,7 @@ pub(super) fn make(directory: &Path) -> io::Result<()> {
 }
 
 /// What is kept beside the database at `path`.
-pub(super) fn directory_of(path: &Path) -> PathBuf {
+pub(crate) fn directory_of(path: &Path) -> PathBuf {
     with_ending(path, ARCHIVE)
 }
 

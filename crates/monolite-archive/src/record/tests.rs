@@ -175,6 +175,23 @@ fn newest_fences_are_kept_and_the_text_stays_within_its_limit() {
 }
 
 #[test]
+fn a_gap_is_crossed_by_the_copy_that_belongs_to_its_fence_alone() {
+    let mut record = history(&[(1, 2, None), (2, 10, None), (3, 11, None), (4, 20, None)]);
+    let below = |record: &Record, at| record.below_fences(txid(at)).get();
+    assert_eq!([9, 10, 11, 12].map(|at| below(&record, at)), [9, 9, 9, 12]);
+    assert!(!record.needs_copy(txid(9), txid(30)), "no fence has a copy");
+    // A snapshot alone has it.
+    record.fences[2].copied_at = Some(txid(11));
+    let needs = |record: &Record, from, to| record.needs_copy(txid(from), txid(to));
+    assert!(needs(&record, 9, 12) && needs(&record, 9, 11) && needs(&record, 10, 12));
+    assert!(!needs(&record, 11, 30), "it was applied");
+    assert!(!needs(&record, 8, 9), "it is not reached");
+    // The slot behind the fence has all pages.
+    record.fences[2].copied_at = Some(txid(12));
+    assert!(needs(&record, 9, 11) && !needs(&record, 9, 12) && !needs(&record, 9, 30));
+}
+
+#[test]
 fn what_is_no_record_is_refused_by_kind() {
     let text = String::from_utf8(record().encode().unwrap()).unwrap();
     let kind = |text: &str| Record::decode(text.as_bytes()).unwrap_err().kind();

@@ -59,7 +59,7 @@ fn reopened(bench: &Bench, archive: monolite_archive::Archive) -> Database {
 
 /// Each kind of gap, one after the other; `check` is told of the file that is archived then.
 /// Databases of at most so many bytes fill a slot as a whole.
-fn gaps(bench: &Bench, whole_slot: u64, check: impl Fn(&str, &Path)) {
+pub(crate) fn gaps(bench: &Bench, whole_slot: u64, check: impl Fn(&str, &Path)) {
     begun(bench).close().unwrap();
     check("before", &bench.file());
     let other = Connection::open(bench.file()).unwrap();

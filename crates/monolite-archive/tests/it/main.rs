@@ -12,6 +12,7 @@ mod away;
 mod buckets;
 mod catalogs;
 mod controls;
+mod following;
 mod gaps;
 #[cfg(feature = "s3")]
 mod gateway;

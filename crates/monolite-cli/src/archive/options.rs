@@ -14,7 +14,7 @@ use toml::{Table, Value};
 const KINDS: [&str; 3] = ["s3", "gs", "az"];
 
 /// The options that the file at `path` has for `url`.
-pub(super) fn read(path: &Path, url: &str) -> Result<Vec<(String, String)>> {
+pub(crate) fn read(path: &Path, url: &str) -> Result<Vec<(String, String)>> {
     let named = || path.display().to_string();
     let text = fs::read_to_string(path).with_context(named)?;
     parse(&text, url).with_context(named)

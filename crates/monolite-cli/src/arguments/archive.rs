@@ -59,6 +59,19 @@ leaves FILE.monolite-part once it has run for some seconds, and the same command
 if it needs the same files, which must be the same objects. The newest state of an archive that \
 grows is another one each time; with --txid it stays. Otherwise it begins anew.";
 
+pub(super) const FOLLOW_HELP: &str = "\
+Keep a file up to date with an archive, for reads by any program on this machine.
+
+A FILE that is not there is restored first; one that has followed the archive before goes on, also \
+after a kill. What the primary archives is there a second or two later. Other programs open FILE \
+with SQLite as usual, in WAL mode, and each of their transactions sees one state of the primary. \
+They must not write to it: that is noticed, and undone by a full copy.
+
+It prints how far it is, at the beginning, every ten seconds while something comes, and when \
+something goes wrong. Where the archive has a gap that its files do not bridge, it puts a full \
+copy in place. It ends with exit code 0 at Ctrl-C or SIGTERM, and with 1 when it cannot go on: the \
+archive has another database's history, or pages of another size. URL is as in `monolite archive`.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
     /// Show what is there: files and bytes by level, the newest moment, the primary
@@ -174,6 +187,16 @@ pub(crate) struct Adopt {
     /// Also when a primary has it: it is gone for good, or is to be stopped by this
     #[arg(long)]
     pub(crate) take_over: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Follow {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// The file that follows
+    #[arg(value_name = "FILE", value_parser = super::files::file())]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Args, Debug)]

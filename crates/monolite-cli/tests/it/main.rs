@@ -10,6 +10,7 @@ mod bench;
 mod conform;
 mod export;
 mod files;
+mod follow;
 mod handover;
 mod lint;
 mod serve;

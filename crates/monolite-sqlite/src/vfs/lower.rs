@@ -617,6 +617,14 @@ pub(crate) fn of_database(
     of_file(connection, ffi::SQLITE_FCNTL_FILE_POINTER, call)
 }
 
+/// As [`of_database`], with its WAL, once it has read its database.
+pub(super) fn of_wal(
+    connection: &rusqlite::Connection,
+    call: impl FnOnce(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods) -> c_int,
+) -> Result<bool> {
+    of_file(connection, ffi::SQLITE_FCNTL_JOURNAL_POINTER, call)
+}
+
 /// As [`of_database`], with the file that the file control `which` tells of.
 fn of_file(
     connection: &rusqlite::Connection,

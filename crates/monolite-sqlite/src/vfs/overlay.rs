@@ -51,21 +51,21 @@ use super::{
 pub(crate) const BACKFILLED: usize = 2 * HEADER_WORDS;
 /// Where the read marks are.
 pub(crate) const READ_MARKS: usize = BACKFILLED + 1;
-const BACKFILL_ATTEMPTED: usize = 32;
+pub(super) const BACKFILL_ATTEMPTED: usize = 32;
 /// Where the page numbers of frames begin.
 pub(crate) const PAGE_NUMBERS: usize = 34;
 const SLOTS: usize = 4_096;
 
 /// The frames that the first region has room for.
-const FRAMES: usize = SLOTS - PAGE_NUMBERS;
+pub(super) const FRAMES: usize = SLOTS - PAGE_NUMBERS;
 const SLOT_COUNT: usize = 8_192;
 const HASH_FACTOR: u32 = 383;
 
 /// The size of each region of the wal-index.
-const REGION_BYTES: c_int = REGION_WORDS as c_int * 4;
+pub(super) const REGION_BYTES: c_int = REGION_WORDS as c_int * 4;
 
 /// A read mark that stands for none.
-const MARK_UNUSED: u32 = u32::MAX;
+pub(super) const MARK_UNUSED: u32 = u32::MAX;
 
 /// Entering more frames than this one by one takes longer than copying the whole table.
 const ENTERED_SINGLY: usize = 256;
@@ -321,28 +321,50 @@ impl Region {
     }
 }
 
-/// The first region of a wal-index: page numbers and hash slots.
-struct Table<'r> {
+/// A region of a wal-index: page numbers and hash slots.
+pub(super) struct Table<'r> {
     words: &'r [AtomicU32],
+    /// Where among them page numbers begin.
+    numbers: usize,
     slots: &'r [AtomicU16],
 }
 
-impl Table<'_> {
-    /// # Safety
-    /// `words` must point to `REGION_WORDS` words that stay for the lifetime of the result.
-    unsafe fn new<'r>(words: *const AtomicU32) -> Table<'r> {
-        // SAFETY: the caller vouches for the words, of which the last `SLOTS` hold two slots each.
-        unsafe {
-            let slots = words.add(SLOTS).cast();
-            Table {
-                words: std::slice::from_raw_parts(words, REGION_WORDS),
-                slots: std::slice::from_raw_parts(slots, SLOT_COUNT),
-            }
-        }
+impl<'r> Table<'r> {
+    /// Of a region whose page numbers begin at this word.
+    pub(super) fn of(words: &'r [AtomicU32], numbers: usize) -> Table<'r> {
+        assert_eq!(words.len(), REGION_WORDS, "a region is whole");
+        // SAFETY: the last `SLOTS` of the words hold two slots each.
+        let slots =
+            unsafe { std::slice::from_raw_parts(words.as_ptr().add(SLOTS).cast(), SLOT_COUNT) };
+        Table { words, numbers, slots }
     }
 
-    fn page_number(&self, frame: usize) -> u32 {
-        self.words[PAGE_NUMBERS + frame - 1].load(Relaxed)
+    /// # Safety
+    /// `words` must point to `REGION_WORDS` words that stay for the lifetime of the result.
+    unsafe fn new(words: *const AtomicU32) -> Table<'r> {
+        // SAFETY: the caller vouches for the words.
+        Table::of(unsafe { std::slice::from_raw_parts(words, REGION_WORDS) }, PAGE_NUMBERS)
+    }
+
+    pub(super) fn page_number(&self, frame: usize) -> u32 {
+        self.words[self.numbers + frame - 1].load(Relaxed)
+    }
+
+    /// Takes `frame` and all behind it out, as `walCleanupHash` does.
+    pub(super) fn forget_from(&self, frame: usize) {
+        for number in &self.words[self.numbers + frame - 1..SLOTS] {
+            number.store(0, Relaxed);
+        }
+        self.forget_slots_behind(frame - 1);
+    }
+
+    /// What is behind is at the end of every chain of slots, so taking it away breaks none.
+    fn forget_slots_behind(&self, last: usize) {
+        for slot in self.slots {
+            if usize::from(slot.load(Relaxed)) > last {
+                slot.store(0, Relaxed);
+            }
+        }
     }
 
     fn clear(&self) {
@@ -352,8 +374,8 @@ impl Table<'_> {
     }
 
     /// Enters the next frame, as `walIndexAppend` does.
-    fn enter(&self, frame: usize, pgno: u32) {
-        self.words[PAGE_NUMBERS + frame - 1].store(pgno, Relaxed);
+    pub(super) fn enter(&self, frame: usize, pgno: u32) {
+        self.words[self.numbers + frame - 1].store(pgno, Relaxed);
         let mut slot = pgno.wrapping_mul(HASH_FACTOR) as usize % SLOT_COUNT;
         // Half of the slots at most are taken.
         while self.slots[slot].load(Relaxed) != 0 {
@@ -368,13 +390,8 @@ impl Table<'_> {
         for at in page_numbers.chain(SLOTS..REGION_WORDS) {
             self.words[at].store(live.words[at].load(Relaxed), Relaxed);
         }
-        // What was added since is at the end of every chain of slots, so taking it away breaks
-        // none.
-        for slot in self.slots {
-            if usize::from(slot.load(Relaxed)) > last {
-                slot.store(0, Relaxed);
-            }
-        }
+        // Some were added since.
+        self.forget_slots_behind(last);
     }
 }
 

@@ -44,12 +44,26 @@ impl Header {
     pub(crate) fn is_valid(&self) -> bool {
         let words = &self.0;
         let is_init = words[3].to_ne_bytes()[0] != 0;
-        let mut sums = (0_u32, 0_u32);
-        for pair in words[..HEADER_WORDS - 2].chunks_exact(2) {
-            sums.0 = sums.0.wrapping_add(pair[0]).wrapping_add(sums.1);
-            sums.1 = sums.1.wrapping_add(pair[1]).wrapping_add(sums.0);
+        words[0] == INDEX_VERSION && is_init && self.sums() == [words[10], words[11]]
+    }
+
+    fn sums(&self) -> [u32; 2] {
+        let mut sums = [0_u32; 2];
+        for pair in self.0[..HEADER_WORDS - 2].chunks_exact(2) {
+            sums[0] = sums[0].wrapping_add(pair[0]).wrapping_add(sums[1]);
+            sums[1] = sums[1].wrapping_add(pair[1]).wrapping_add(sums[0]);
         }
-        words[0] == INDEX_VERSION && is_init && sums == (words[10], words[11])
+        sums
+    }
+
+    /// Gives it the checksum of its words.
+    pub(super) fn seal(&mut self) {
+        [self.0[10], self.0[11]] = self.sums();
+    }
+
+    /// How many commits the wal-index has seen since it was made.
+    pub(crate) fn commits(&self) -> u32 {
+        self.0[2]
     }
 
     /// The page size in bytes.

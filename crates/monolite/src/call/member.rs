@@ -10,10 +10,12 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::activity::Caller;
 use crate::activity::events::Call;
+use crate::archive::Pages;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
@@ -43,6 +45,20 @@ pub(crate) enum Around {
     Nothing,
     /// When it has succeeded, the file is rewritten without its free pages.
     Vacuum,
+    /// Its [`Group`] is committed before it.
+    Repeat,
+}
+
+/// What another database has committed, to be committed here as one transaction.
+pub(crate) struct Group {
+    /// Oldest first.
+    pub(crate) pages: Vec<Box<dyn Pages>>,
+    /// The size of the database behind it, in pages.
+    pub(crate) size: u32,
+    /// How many commits the wal-index must have counted before, if it matters.
+    pub(crate) after: Option<u32>,
+    /// Is told how many it has counted behind it.
+    pub(crate) counted: Arc<AtomicU32>,
 }
 
 /// Whether foreign keys are enforced, and act.
@@ -89,6 +105,8 @@ pub(crate) trait Member: Send {
     fn time_limit(&self) -> Option<Duration>;
     /// How it runs when it has a transaction to itself; `None` for one whose terms alone say so.
     fn alone(&self) -> Option<Alone>;
+    /// What is committed before it.
+    fn group(&mut self) -> Option<&mut Group>;
     /// Those of its submission.
     fn terms(&self) -> &Terms;
     /// When it was submitted.
@@ -119,6 +137,9 @@ pub(crate) struct Once<F>(pub(crate) Option<F>);
 pub(crate) trait Body<T, E>: Send {
     const REPEATABLE: bool;
     fn call(&mut self, tx: &Tx<'_>) -> Result<T, E>;
+    fn group(&mut self) -> Option<&mut Group> {
+        None
+    }
 }
 
 impl<T, E, F: FnMut(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Repeatable<F> {
@@ -133,6 +154,16 @@ impl<T, E, F: FnOnce(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Once<F> {
     fn call(&mut self, tx: &Tx<'_>) -> Result<T, E> {
         let body = self.0.take().expect("a closure that runs once was run once");
         body(tx)
+    }
+}
+
+impl Body<(), Error> for Group {
+    const REPEATABLE: bool = true;
+    fn call(&mut self, _: &Tx<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+    fn group(&mut self) -> Option<&mut Group> {
+        Some(self)
     }
 }
 
@@ -200,6 +231,10 @@ where
 
     fn alone(&self) -> Option<Alone> {
         self.alone
+    }
+
+    fn group(&mut self) -> Option<&mut Group> {
+        self.body.as_mut().and_then(Body::group)
     }
 
     fn terms(&self) -> &Terms {

@@ -26,8 +26,8 @@ pub(crate) struct WriteQueue {
     progress: Arc<Progress>,
     /// Why nothing may be submitted under these terms.
     refusal: Option<Arc<Error>>,
-    /// Whether its users may only read.
-    is_read_only: bool,
+    /// Why its users may only read, if they may.
+    read_only: Option<Arc<str>>,
     /// The message of a refusal, made once: overload is no time to format text.
     full: Arc<str>,
     holder: Arc<Holder>,
@@ -66,7 +66,7 @@ impl WriteQueue {
             database,
             progress,
             refusal: None,
-            is_read_only: false,
+            read_only: None,
             full: full.into(),
             holder: Arc::default(),
         }
@@ -101,19 +101,20 @@ impl WriteQueue {
         WriteQueue { refusal: refusal.map(Arc::new), ..self.clone() }
     }
 
-    /// The same queue for users who may only read.
-    pub(crate) fn read_only(&self) -> WriteQueue {
-        WriteQueue { is_read_only: true, ..self.clone() }
+    /// The same queue for users who may only read, because of `why`, unless they may not already.
+    pub(crate) fn read_only(&self, why: &str) -> WriteQueue {
+        let read_only = self.read_only.clone().unwrap_or_else(|| why.into());
+        WriteQueue { read_only: Some(read_only), ..self.clone() }
     }
 
-    /// Whether its users may only read: nothing that they submit gets into the queue.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only
+    /// Why its users may only read, if they may: nothing that they submit gets into the queue.
+    pub(crate) fn why_read_only(&self) -> Option<&Arc<str>> {
+        self.read_only.as_ref()
     }
 
     fn check_write(&self) -> Result<()> {
         self.check_use()?;
-        if self.is_read_only { Err(read_only()) } else { Ok(()) }
+        self.read_only.as_ref().map_or(Ok(()), |why| Err(read_only(why)))
     }
 
     /// # Errors
@@ -194,11 +195,14 @@ impl WriteQueue {
     }
 }
 
-/// The refusal of a change, with SQLite's code for it.
-pub(crate) fn read_only() -> Error {
-    let message = "the handle may only read (Database::read_only); use another handle to write";
+/// Why a handle that was asked for may only read.
+pub(crate) const READ_ONLY: &str =
+    "the handle may only read (Database::read_only); use another handle to write";
+
+/// The refusal of a change because of `why`, with SQLite's code for it.
+pub(crate) fn read_only(why: &str) -> Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
-    rusqlite::Error::SqliteFailure(code, Some(message.into())).into()
+    rusqlite::Error::SqliteFailure(code, Some(why.into())).into()
 }
 
 fn no_share_left() -> Error {

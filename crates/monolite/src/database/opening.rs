@@ -1,5 +1,5 @@
-//! Owns what options do with a path: open the database there, check it, or give its pages
-//! checksums.
+//! Owns what options do with a path: open the database there, also for a replica, check it, or give
+//! its pages checksums.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +12,13 @@ use crate::files::open as files;
 use crate::jobs::{Job, JobContext, Jobs};
 use crate::maintenance::{self, Checked};
 use crate::options::{Durability, Options};
+
+impl Database {
+    /// Another handle on the same database, whose writes are refused because of `why`.
+    pub(crate) fn reading_only(&self, why: &str) -> Database {
+        self.with_writes(self.handle.writes.read_only(why))
+    }
+}
 
 impl Options {
     /// Opens the database at `path`, and creates it where there is none.

@@ -382,7 +382,10 @@ impl OpenTransaction {
     /// `Invalid` for what a transaction that only reads has no use for.
     fn check_access(&self, request: &Request) -> Result<()> {
         let reads = !matches!(request.action, Action::Batch | Action::Savepoint(..));
-        if reads || !request.is_read_only { Ok(()) } else { Err(read_only()) }
+        match &request.read_only {
+            Some(why) if !reads => Err(read_only(why)),
+            _ => Ok(()),
+        }
     }
 
     fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
@@ -423,7 +426,7 @@ impl OpenTransaction {
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
         state.given = None;
         self.check(&mut state)?;
-        request.is_read_only = self.engine.writes.is_read_only();
+        request.read_only = self.engine.writes.why_read_only().cloned();
         self.check_access(&request)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -517,7 +520,7 @@ impl OpenTransaction {
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            let is_for_writer = !connection.is_overlay() && !request.is_read_only;
+            let is_for_writer = !connection.is_overlay() && request.read_only.is_none();
             if only_reads == Some(false) && is_for_writer {
                 connection.note_not_run();
                 return Err(request);

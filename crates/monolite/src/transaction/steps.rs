@@ -69,8 +69,8 @@ pub(crate) struct Request {
     /// The statement, or the name of a savepoint.
     pub(crate) text: Arc<str>,
     pub(crate) parameters: Parameters,
-    /// Whether a statement that would change something is refused.
-    pub(crate) is_read_only: bool,
+    /// Why a statement that would change something is refused, if it is.
+    pub(crate) read_only: Option<Arc<str>>,
 }
 
 impl Request {
@@ -424,7 +424,7 @@ fn statement(
     observer: &mut Observer,
     show: Show<'_>,
 ) -> (Result<Answer>, bool) {
-    let Request { action, text: sql, parameters, is_read_only } = request;
+    let Request { action, text: sql, parameters, read_only: why } = request;
     let mut is_refused = false;
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
@@ -432,10 +432,10 @@ fn statement(
     let numbering = observer.numbering;
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<Answer> {
         observer.prepared(statement, traits);
-        is_refused = *is_read_only && observer.nature == Nature::Change;
-        if is_refused {
+        if let Some(why) = why.as_ref().filter(|_| observer.nature == Nature::Change) {
+            is_refused = true;
             observer.nature = Nature::Harmless;
-            return Err(read_only().in_statement(sql));
+            return Err(read_only(why).in_statement(sql));
         }
         if traits.has(Traits::VOLATILE) {
             return Err(volatile().in_statement(sql));

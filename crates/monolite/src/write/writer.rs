@@ -52,6 +52,7 @@
 
 mod failure_rate;
 mod refusals;
+mod repeat;
 #[cfg(test)]
 mod tests;
 mod vacuum;
@@ -639,6 +640,7 @@ impl Writer {
         let ran = match (entry.member.terms().foreign_keys, around) {
             (ForeignKeys::Off, _) => self.run_without_foreign_keys(&mut entry, batch, room),
             (ForeignKeys::On, Around::Vacuum) => self.run_and_vacuum(&mut entry, batch, room),
+            (ForeignKeys::On, Around::Repeat) => self.run_and_repeat(&mut entry, batch, room),
             (ForeignKeys::On, Around::Nothing) => self.run_alone(&mut entry, batch, room),
         };
         let mut members = vec![entry];

@@ -10,7 +10,7 @@ pub(in crate::transaction) fn step(action: Action, nature: Nature) -> Step {
     let parameters = ().into_parameters().unwrap();
     let surroundings = Surroundings::now();
     let seen = Seen { rows: 0, ended: true, digest: 0 };
-    let request = Request { action, text: "".into(), parameters, is_read_only: false };
+    let request = Request { action, text: "".into(), parameters, read_only: None };
     Step { request, surroundings, rowids: None, seen, nature }
 }
 

@@ -1,0 +1,472 @@
+//! Owns a follower: a database that has what an archive has, a moment later, and only reads.
+//!
+//! # Algorithm
+//! 1. [`Follower::open`] restores the newest state to the file, unless that follows the archive
+//!    already, and opens it.
+//! 2. A thread looks for what comes next and applies it ([`following`]): a file of the archive is a
+//!    commit of the database, of whole pages. Readers keep their snapshots.
+//! 3. What is there is noted beside the file ([`place`]), so that a kill at any moment is safe.
+//!
+//! # Threads and locks
+//! `monolite-follow` makes all requests and applies. The lock of the progress is held for a few
+//! instructions. An exclusive lock on `<database>-archive/follows.lock` keeps out another follower
+//! of the same file.
+
+mod following;
+mod pages;
+mod place;
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use monolite::archive::ArchiveToken;
+use monolite::archive::Refusal;
+use monolite::{Database, ErrorKind as Kind, Options, ReadTx, Replica};
+use monolite_ltx::{PageSize, Txid};
+use serde::Serialize;
+
+use crate::archiver::position::{Position, directory_of, make};
+use crate::archiver::{Archive, refusal};
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
+use crate::plan::Target;
+use crate::record::{Epoch, Record};
+use crate::requests::leader;
+use crate::restore::restore;
+use following::{Following, newest_of};
+use place::Place;
+
+/// A database that follows an archive: what its primary has archived is here a moment later, in a
+/// file of its own, for reads.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let (url, path) = (directory.path().join("archive"), directory.path().join("ledger.db"));
+/// # let url = url.to_str().expect("it is text");
+/// # let copy = directory.path().join("copy.db");
+/// use monolite::Options;
+/// use monolite_archive::{Archive, Follower};
+///
+/// let primary = Options::new().archive(Archive::at(url)?).open(&path)?;
+/// primary.write(|tx| tx.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (7)")).wait()?;
+/// let token = primary.archive_token()?;
+///
+/// let follower = Follower::open(url, &copy)?;
+/// let sum = "SELECT sum(x) FROM t";
+/// // What the primary had at the token, or later.
+/// let seen: i64 = follower.read_at(token, |tx| tx.query_row(sum, (), |row| row.get(0)))?;
+/// assert_eq!(seen, 7);
+/// let refused = follower.database().write(|tx| tx.execute("DELETE FROM t", ())).wait();
+/// assert!(refused.unwrap_err().to_string().contains(url));
+/// follower.close()?;
+/// # Ok(primary.close()?)
+/// # }
+/// ```
+///
+/// Dropping it closes it.
+pub struct Follower {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Following>>,
+    /// Of the file, for as long as it is followed.
+    _lock: File,
+}
+
+/// How far a [`Follower`] is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FollowerStats {
+    /// The number of what was applied last (the TXID): at least that of the last opening.
+    pub txid: u64,
+    /// The newest number that it knows of.
+    pub newest: u64,
+    /// Bytes of the archive's files that lead from one to the other, when it last planned.
+    pub lag_bytes: u64,
+    /// How long it has known of something newer than what it has, in milliseconds by a clock that
+    /// is not set; 0 when it knows of nothing newer. It looks once in an
+    /// [interval](Archive::interval).
+    pub lag_ms: u64,
+    /// Files of the archive that were applied since it was opened.
+    pub files: u64,
+    /// Full copies that were put in place since it was opened.
+    pub copies: u64,
+    /// Why the last one was due.
+    pub copied_because: Option<String>,
+    /// The term of the archive's primary; 0 without one.
+    pub epoch: u64,
+    /// What went wrong last, if nothing has succeeded since.
+    pub last_error: Option<String>,
+    /// Whether it follows no more: `last_error` says why.
+    pub is_over: bool,
+}
+
+/// What the thread and the handle share.
+struct Shared {
+    archive: Archive,
+    replica: Replica,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Progress {
+    stats: FollowerStats,
+    /// Everything up to here is applied, or a fence.
+    reached: u64,
+    /// Since when something newer is known.
+    behind_since: Option<Instant>,
+    record: Option<Record>,
+    /// Why it follows no more.
+    over: Option<Error>,
+    is_ending: bool,
+}
+
+impl Follower {
+    /// Follows the archive at `url` ([`Archive::at`]) with the file at `path`: one that has
+    /// followed it before goes on, and one that is not there is restored first.
+    ///
+    /// # Errors
+    /// Those of [`Archive::follow`]; `Invalid` for a wrong address.
+    pub fn open(url: &str, path: impl AsRef<Path>) -> monolite::Result<Follower> {
+        Archive::at(url).map_err(of)?.follow(Options::new(), path)
+    }
+
+    /// The database, for reads, streams, backups and statistics. Its writes fail with `Invalid`,
+    /// and say of which archive it is.
+    pub fn database(&self) -> &Database {
+        self.shared.replica.database()
+    }
+
+    /// Runs `body` as a read of [`Follower::database`] on a snapshot that has everything which
+    /// `token` names ([`Database::archive_token`] on the primary). Waits for that up to
+    /// [`Archive::time_limit`]. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Follower::wait_for`] and of the read.
+    pub fn read_at<T>(
+        &self,
+        token: ArchiveToken,
+        body: impl FnOnce(&ReadTx<'_>) -> monolite::Result<T>,
+    ) -> monolite::Result<T> {
+        self.wait_for(token, self.shared.archive.time_limit)?;
+        self.database().read(body).wait()
+    }
+
+    /// Waits up to `limit` until the follower has everything that `token` names: reads that begin
+    /// afterwards see it. Blocks.
+    ///
+    /// # Errors
+    /// `Timeout` when it has not come; `Invalid` for a token of another history, or of an epoch
+    /// that it does not have; `Storage` when what it names may be lost
+    /// ([`Record::locate`]), or a request fails; why it follows no more, if it does not.
+    pub fn wait_for(&self, token: ArchiveToken, limit: Duration) -> monolite::Result<()> {
+        let start = Instant::now();
+        let mut progress = self.shared.progress();
+        loop {
+            let known = progress.record.as_ref().map(|record| record.look_for(token));
+            if let Some(Ok(Some(txid))) = known
+                && txid.get() <= progress.stats.txid
+            {
+                return Ok(());
+            }
+            if let Some(error) = &progress.over {
+                return Err(of(error.clone()));
+            }
+            // An epoch that began since, and a copy behind a fence, are in a newer record.
+            let is_near = matches!(known, Some(Ok(Some(txid))) if txid.get() <= progress.reached);
+            if is_near || !matches!(known, Some(Ok(_))) {
+                drop(progress);
+                let is_there = self.is_reached(token).map_err(of)?;
+                progress = self.shared.progress();
+                if is_there {
+                    return Ok(());
+                }
+            }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(late(token, limit, &progress.stats));
+            }
+            let most = left.min(self.shared.archive.interval);
+            progress = self.shared.wait(progress, most);
+        }
+    }
+
+    /// Whether all that a token names is here, by the record as it is now.
+    fn is_reached(&self, token: ArchiveToken) -> Result<bool> {
+        let archive = &self.shared.archive;
+        let record = leader(&*archive.store, &archive.layout)?;
+        let none = || Error::invalid(format!("{token} says nothing: there is no leader record"));
+        let record = record.ok_or_else(none)?;
+        let Some(txid) = record.look_for(token)? else { return Ok(false) };
+        let mut progress = self.shared.progress();
+        let applied = Txid::new(progress.stats.txid);
+        let is_whole = applied.is_some_and(|applied| !record.needs_copy(applied, txid));
+        let is_reached = txid.get() <= progress.reached && is_whole;
+        progress.record = Some(record);
+        Ok(is_reached)
+    }
+
+    /// How far it is.
+    pub fn stats(&self) -> FollowerStats {
+        let progress = self.shared.progress();
+        let behind = progress.behind_since.map_or(0, |since| since.elapsed().as_millis());
+        FollowerStats {
+            lag_ms: u64::try_from(behind).unwrap_or(u64::MAX),
+            ..progress.stats.clone()
+        }
+    }
+
+    /// Stops following, and closes the database. Waits for a request that is under way.
+    ///
+    /// # Errors
+    /// Those of [`Database::close`].
+    pub fn close(mut self) -> monolite::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> monolite::Result<()> {
+        self.shared.progress().is_ending = true;
+        self.shared.changed.notify_all();
+        let following = self.thread.take().map(JoinHandle::join);
+        self.database().close()?;
+        if let Some(Ok(Following { mut place, path, .. })) = following {
+            place.settle(&path).map_err(of)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Without the note of a clean end the next opening applies the last group again.
+            let _ = self.end();
+        }
+    }
+}
+
+impl Archive {
+    /// Follows this archive with the file at `path`, as [`Follower::open`]. Of `options` those hold
+    /// that concern reads. With [`Sharing::Shared`](monolite::Sharing) other programs may read the
+    /// file meanwhile, and none may write to it: that is noticed, and undone.
+    /// [`Archive::interval`] is how often it looks for what is new.
+    ///
+    /// # Errors
+    /// `Invalid` when the file is there and follows nothing, or is the database of a primary;
+    /// `Overloaded` when another process follows with it, or has it open; `Fenced` for the archive
+    /// of another database; those of [`Archive::restore`] for a new file, and of [`Options::open`].
+    pub fn follow(&self, options: Options, path: impl AsRef<Path>) -> monolite::Result<Follower> {
+        let path = std::path::absolute(path.as_ref());
+        let path = path.map_err(|error| of(Error::of_io("use the path", error)))?;
+        let beside = directory_of(&path);
+        make(&beside)
+            .map_err(|error| of(Error::of_io(format!("make {}", beside.display()), error)))?;
+        let lock = lock(&beside.join("follows.lock"), &path)?;
+        let (place, page_size) = self.begin(&path).map_err(of)?;
+        let why = format!("this database follows {}: only its primary may write", self.name);
+        let replica = Replica::open(options, &path, &why)?;
+        let txid = place.from;
+        let stats = FollowerStats { txid, newest: txid, ..FollowerStats::default() };
+        let progress = Progress { stats, reached: txid, ..Progress::default() };
+        let (progress, changed) = (Mutex::new(progress), Condvar::new());
+        let shared = Arc::new(Shared { archive: self.clone(), replica, progress, changed });
+        let next = Txid::new(txid + 1).unwrap_or(Txid::FIRST);
+        let theirs = Arc::clone(&shared);
+        let mut following = Following {
+            shared: theirs,
+            path,
+            page_size,
+            place,
+            record: None,
+            next,
+            looked: None,
+            lists: 0,
+        };
+        if following.place.is_spoiled {
+            following.turn().map_err(of)?;
+        }
+        let thread = Builder::new().name("monolite-follow".into()).spawn(|| following.run());
+        let thread = thread.map_err(|error| of(Error::of_io("begin a thread", error)))?;
+        Ok(Follower { shared, thread: Some(thread), _lock: lock })
+    }
+
+    /// Has the file at `path` be one that follows: where in history it is, and how large its pages
+    /// are.
+    fn begin(&self, path: &Path) -> Result<(Place, PageSize)> {
+        let primary = Position::read(&directory_of(path))?;
+        if primary.is_some_and(|position| position.epoch > Epoch(0)) {
+            let path = path.display();
+            return Err(Error::invalid(format!("{path} is the database of a primary")));
+        }
+        let is_there = path.symlink_metadata().is_ok();
+        let mut place = match Place::read(path)? {
+            Some(place) if is_there && place.from > 0 => place,
+            None if is_there => {
+                let message = format!(
+                    "{} is there, and follows nothing: name a new file, or move it away",
+                    path.display()
+                );
+                return Err(Error::invalid(message));
+            }
+            _ => self.copy(path)?,
+        };
+        place.take_up(path)?;
+        Ok((place, page_size_of(path)?))
+    }
+
+    /// Restores the newest state to a new file.
+    fn copy(&self, path: &Path) -> Result<Place> {
+        let (store, layout) = (&*self.store, &self.layout);
+        let catalog = Catalog::read(store, layout)?;
+        let record = leader(store, layout)?;
+        let (target, at) = newest_of(&catalog, record.as_ref())?;
+        let mut place = Place::nowhere(record.map(|record| record.lineage));
+        place.write(path)?;
+        // One whose record was not written any more.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::of_io(format!("remove {}", path.display()), error));
+            }
+            _ => {}
+        }
+        restore(store, layout, Target::Txid(target), path)?;
+        (place.from, place.to) = (at.get(), at.get());
+        place.write(path)?;
+        Ok(place)
+    }
+}
+
+impl Shared {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'p>(
+        &self,
+        progress: MutexGuard<'p, Progress>,
+        most: Duration,
+    ) -> MutexGuard<'p, Progress> {
+        self.changed.wait_timeout(progress, most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn is_ending(&self) -> bool {
+        self.progress().is_ending
+    }
+
+    /// Rests, unless it is to end.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut progress = self.progress();
+        while !progress.is_ending && Instant::now() < until {
+            progress = self.wait(progress, until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn note_record(&self, record: Option<&Record>) {
+        let mut progress = self.progress();
+        progress.stats.epoch = record.map_or(0, |record| record.epoch.0);
+        progress.record = record.cloned();
+    }
+
+    /// There is something newer, to which files of so many bytes lead.
+    fn note_newest(&self, newest: Txid, bytes: u64) {
+        let mut progress = self.progress();
+        progress.stats.newest = progress.stats.newest.max(newest.get());
+        progress.stats.lag_bytes = bytes;
+        if bytes > 0 {
+            progress.behind_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// What is read from now on has these files; without any, a copy of everything.
+    fn note_applied(&self, files: &[ArchivedFile]) {
+        let mut progress = self.progress();
+        progress.stats.files += files.len() as u64;
+        progress.stats.copies += u64::from(files.is_empty());
+        let bytes: u64 = files.iter().map(|file| file.len).sum();
+        progress.stats.lag_bytes = progress.stats.lag_bytes.saturating_sub(bytes);
+    }
+
+    /// The file is that of `applied`, and all behind it up to `reached` are fences.
+    fn reached(&self, applied: u64, reached: Txid) {
+        let mut progress = self.progress();
+        progress.stats.txid = applied;
+        progress.reached = progress.reached.max(reached.get());
+        progress.stats.newest = progress.stats.newest.max(reached.get());
+        if progress.stats.newest == reached.get() {
+            progress.behind_since = None;
+            progress.stats.lag_bytes = 0;
+        }
+        drop(progress);
+        self.changed.notify_all();
+    }
+
+    fn copies(&self, why: &str) {
+        self.progress().stats.copied_because = Some(why.to_owned());
+    }
+
+    fn succeeded(&self) {
+        self.progress().stats.last_error = None;
+    }
+
+    /// Whether it cannot go on after that.
+    fn failed(&self, error: &Error) -> bool {
+        let mut progress = self.progress();
+        progress.stats.last_error = Some(error.to_string());
+        let is_over = error.kind() == ErrorKind::Fenced;
+        if is_over {
+            progress.stats.is_over = true;
+            progress.over = Some(error.clone());
+        }
+        drop(progress);
+        self.changed.notify_all();
+        is_over
+    }
+}
+
+/// Keeps other followers from the file at `path`.
+fn lock(lock: &Path, path: &Path) -> monolite::Result<File> {
+    let failed = |error| of(Error::of_io(format!("lock {}", lock.display()), error));
+    let file = File::options().create(true).truncate(false).write(true).open(lock);
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("another follower has {}", path.display());
+            Err(Refusal { kind: Kind::Overloaded, message }.into())
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// The size of the pages of the database at `path`, which is not open.
+fn page_size_of(path: &Path) -> Result<PageSize> {
+    let mut bytes = [0; 2];
+    let read = File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(16))?;
+        file.read_exact(&mut bytes)
+    });
+    read.map_err(|error| Error::of_io(format!("read {}", path.display()), error))?;
+    let size = u32::from(u16::from_be_bytes(bytes));
+    PageSize::new(if size == 1 { 65_536 } else { size })
+        .map_err(|error| Error::of_ltx(path.display(), error))
+}
+
+/// As an error of the engine.
+fn of(error: Error) -> monolite::Error {
+    refusal(error).into()
+}
+
+fn late(token: ArchiveToken, limit: Duration, stats: &FollowerStats) -> monolite::Error {
+    let why = stats.last_error.as_ref().map_or(String::new(), |error| format!("; {error}"));
+    let message = format!(
+        "the follower has not reached {token} within {limit:.1?}: it has TXID {:016x}{why}",
+        stats.txid
+    );
+    Refusal { kind: Kind::Timeout, message }.into()
+}

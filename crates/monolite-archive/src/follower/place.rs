@@ -1,0 +1,109 @@
+//! Owns the record of where in history a followed file is.
+//!
+//! # Format
+//! JSON, `<database>-archive/follows.json`, replaced by a rename, on disk when it is written.
+//!
+//! | field | |
+//! |---|---|
+//! | `format` | 1; others are refused |
+//! | `lineage` | of the archive's leader record; none where it has none, as Litestream's |
+//! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
+//! | `to` | it may have more, up to this one |
+//! | `is_spoiled` | another program has written to the file |
+//! | `settled` | what the file was at a clean end |
+//!
+//! # Algorithm
+//! A group is applied as one commit of SQLite, so after a kill the file has the state of some TXID
+//! between `from` and `to`; of which one is not known. Every page of a file in the archive has the
+//! content that it has after the file's last TXID, whatever it had before. So everything from
+//! `from` on to some TXID not before `to`, applied as **one** commit, gives the state of that TXID,
+//! and no reader sees another.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use monolite::archive::names::with_ending;
+use serde::{Deserialize, Serialize};
+
+use crate::archiver::position::{Identity, directory_of, write};
+use crate::error::{Error, Result};
+use crate::record::Lineage;
+
+const FORMAT: u32 = 1;
+const NAME: &str = "follows.json";
+
+/// Where a followed file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    format: u32,
+    pub(super) lineage: Option<Lineage>,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) is_spoiled: bool,
+    settled: Option<Identity>,
+}
+
+impl Place {
+    /// Of a file that is not there.
+    pub(super) fn nowhere(lineage: Option<Lineage>) -> Place {
+        Place { format: FORMAT, lineage, from: 0, to: 0, is_spoiled: false, settled: None }
+    }
+
+    /// That of the file at `path`; `None` when it follows nothing.
+    pub(super) fn read(path: &Path) -> Result<Option<Place>> {
+        let record = directory_of(path).join(NAME);
+        let text = match fs::read(&record) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::of_io(format!("read {}", record.display()), error)),
+        };
+        let wrong = |why: String| {
+            let (record, path) = (record.display(), path.display());
+            Error::corrupt(format!("{record}: {why}; delete it and {path}, and follow anew"))
+        };
+        let place: Place = serde_json::from_slice(&text).map_err(|it| wrong(it.to_string()))?;
+        if place.format != FORMAT || place.from > place.to {
+            return Err(wrong(format!("format {}; this reads {FORMAT}", place.format)));
+        }
+        Ok(Some(place))
+    }
+
+    /// Puts it beside the file at `path`.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        write(&directory_of(path), NAME, self)
+    }
+
+    /// The file at `path` was opened: what it was says nothing any more. A file that has changed
+    /// since it was closed is spoiled.
+    pub(super) fn take_up(&mut self, path: &Path) -> Result<()> {
+        let file = fs::metadata(path);
+        let file =
+            file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
+        self.is_spoiled |= self.settled.is_some_and(|settled| settled != Identity::of(&file));
+        Ok(())
+    }
+
+    /// The file at `path` is `from` exactly, and closed; unless others have it open, who will put
+    /// what is in the WAL into it.
+    pub(super) fn settle(&mut self, path: &Path) -> Result<()> {
+        let wal = fs::metadata(with_ending(path, "-wal"));
+        if self.from < self.to || self.is_spoiled || wal.is_ok_and(|wal| wal.len() > 0) {
+            return Ok(());
+        }
+        let settled = Identity::settled(path);
+        self.settled = Some(settled.map_err(|error| Error::of_io("look at the file", error))?);
+        self.write(path)
+    }
+
+    /// The file may be anything from here up to `to` from now on.
+    pub(super) fn begin(&mut self, to: u64, path: &Path) -> Result<()> {
+        (self.to, self.settled) = (to.max(self.to), None);
+        self.write(path)
+    }
+}
+
+/// Where large pieces of files are kept, and whole ones.
+pub(super) fn scratch_of(path: &Path) -> PathBuf {
+    directory_of(path).join("follow.db")
+}

@@ -1,0 +1,144 @@
+//! `monolite follow` in a process of its own: killed at random moments and started again, beside a
+//! primary that writes; and what it says at its end.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::rusqlite::{Connection, OpenFlags};
+use monolite::{Database, Durability, Options};
+use monolite_archive::Archive;
+
+use crate::{complaint, monolite};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn primary(directory: &Path) -> Database {
+    let url = directory.join("archive");
+    let archive = Archive::at(url.to_str().expect("it is text")).expect("it is an address");
+    let archive = archive.interval(Duration::from_millis(5)).time_limit(PATIENCE);
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    options.open(directory.join("shop.db")).expect("it opens")
+}
+
+/// All rows have the number of the last group, which has added one.
+fn group(db: &Database, n: i64) {
+    let written = db.write(move |tx| {
+        tx.execute("INSERT INTO t VALUES (?1, 0, randomblob(300))", [n])?;
+        tx.execute("UPDATE t SET v = ?1", [n])?;
+        if n % 10 == 0 {
+            tx.execute_batch(&format!("CREATE TABLE u{n}(x); INSERT INTO u{n} VALUES ({n})"))?;
+        }
+        Ok(())
+    });
+    written.wait().expect("it is archived");
+}
+
+/// The group that the file has, if it is one whole.
+fn state(file: &Path) -> i64 {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let db = Connection::open_with_flags(file, flags).expect("it opens");
+    db.busy_timeout(PATIENCE).expect("it is set");
+    let sound: String =
+        db.query_row("PRAGMA integrity_check", (), |row| row.get(0)).expect("it is read");
+    assert_eq!(sound, "ok");
+    let sql = "SELECT count(*), coalesce(min(v), 0), coalesce(max(v), 0), total(id) FROM t";
+    let found: [i64; 4] = db
+        .query_row(sql, (), |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, f64>(3)? as i64])
+        })
+        .expect("it is read");
+    let n = found[0];
+    assert_eq!(found, [n, n, n, n * (n + 1) / 2]);
+    n
+}
+
+fn start(directory: &Path) -> Child {
+    let (url, file) = (directory.join("archive"), directory.join("copy.db"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+    command.arg("follow").args([url, file]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it takes too long until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn kills() -> u32 {
+    std::env::var("MONOLITE_FOLLOW_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(12)
+}
+
+#[test]
+fn follower_that_is_killed_at_any_moment_goes_on() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let db = primary(directory);
+    let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v, pad); CREATE INDEX i ON t(v)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().expect("it is archived");
+    let (is_over, written) = (AtomicBool::new(false), AtomicI64::new(0));
+    let copy = directory.join("copy.db");
+    let last = thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut n = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                n += 1;
+                group(&db, n);
+                written.store(n, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(3));
+            }
+            n
+        });
+        struct Ends<'a>(&'a AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let ends = Ends(&is_over);
+        let mut seen = 0;
+        for kill in 0..kills() {
+            let mut child = start(directory);
+            thread::sleep(Duration::from_millis(40 + u64::from(kill * 37 % 230)));
+            child.kill().expect("it is killed");
+            child.wait().expect("it has ended");
+            // A stock reader recovers and copies what the kill left; or the next start does.
+            if copy.exists() && kill % 2 == 0 {
+                let n = state(&copy);
+                assert!(n >= seen && n <= written.load(Ordering::Relaxed) + 1, "{n} behind {seen}");
+                seen = n;
+            }
+        }
+        drop(ends);
+        writing.join().expect("it has written")
+    });
+    let child = start(directory);
+    wait_until("it is restored", || copy.exists());
+    wait_until("it has all", || state(&copy) == last);
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("it runs").success());
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(0), "{}", complaint(&ended));
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(said.ends_with("up to date\n") && !said.contains("copies"), "{said}");
+    db.close().expect("it closes");
+    let bytes = |file: PathBuf| std::fs::read(file).expect("it is there");
+    assert!(bytes(copy) == bytes(directory.join("shop.db")), "byte by byte");
+}
+
+#[test]
+fn what_cannot_be_followed_ends_with_an_error() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let (url, file) = (directory.join("nothing"), directory.join("copy.db"));
+    let ended = monolite(&[Path::new("follow"), &url, &file]);
+    assert_eq!(ended.status.code(), Some(1), "{}", complaint(&ended));
+    assert!(complaint(&ended).contains("no files"), "{}", complaint(&ended));
+    assert!(!file.exists());
+}

@@ -1,0 +1,80 @@
+//! Owns a database that another one's commits are repeated in, page by page: what a follower is
+//! made of. The crate `monolite-archive` has one.
+//!
+//! # Invariants
+//! - Nothing but those commits changes the database through its handles.
+//! - A commit of another program, which only `Sharing::Shared` allows, is noticed before the next
+//!   one is repeated, and that is refused then.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::archive::Pages;
+use crate::call::completion::Completion;
+use crate::call::member::{Alone, Around, Group, Submission};
+use crate::call::write::Write;
+use crate::database::Database;
+use crate::error::Result;
+use crate::maintenance::REWRITE_LIMIT;
+use crate::options::{Durability, Options};
+
+/// A database that repeats the commits of another one.
+pub struct Replica {
+    database: Database,
+    /// How many commits the wal-index had counted behind the last one.
+    counted: Arc<AtomicU32>,
+}
+
+impl Replica {
+    /// Opens the file at `path`, which has a state of the other database. Of `options` those hold
+    /// that concern reads. `why` is what a write through a handle fails with.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
+    pub fn open(options: Options, path: &Path, why: &str) -> Result<Replica> {
+        let (archive, optimize_every, durability) = (None, None, Durability::Synced);
+        let options = Options { archive, optimize_every, durability, ..options.must_exist() };
+        let database = options.open(path)?;
+        let counted = |writer: &monolite_sqlite::Connection| Ok(writer.commits()?);
+        let counted = database.engine().backups().between.run(|| Ok(()), counted)?;
+        let (database, counted) = (database.reading_only(why), Arc::new(counted.into()));
+        Ok(Replica { database, counted })
+    }
+
+    /// Its handle, which only reads.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Commits the pages of `groups`, oldest first, as one transaction behind which the database
+    /// has `size` pages. Readers keep the snapshots that they have. Blocks.
+    ///
+    /// # Durability
+    /// It is on disk when this returns.
+    ///
+    /// # Errors
+    /// `Conflict` when another program has written to the file since the last one; `Storage` for
+    /// pages that cannot be read; those of a write of a [`Database`].
+    pub fn repeat(&self, groups: Vec<Box<dyn Pages>>, size: u32) -> Result<()> {
+        self.submit(groups, size, Some(self.counted.load(Ordering::Relaxed)))
+    }
+
+    /// As [`Replica::repeat`] with the whole of a database, over whatever is there.
+    ///
+    /// # Errors
+    /// As [`Replica::repeat`], but for `Conflict`.
+    pub fn replace(&self, whole: Box<dyn Pages>, size: u32) -> Result<()> {
+        self.submit(vec![whole], size, None)
+    }
+
+    fn submit(&self, pages: Vec<Box<dyn Pages>>, size: u32, after: Option<u32>) -> Result<()> {
+        let writes = self.database.engine().queue();
+        let group = Group { pages, size, after, counted: Arc::clone(&self.counted) };
+        let alone = Alone { limit: REWRITE_LIMIT, around: Around::Repeat };
+        let caller = Completion::new();
+        let terms = writes.terms().of_upkeep("follow");
+        let member = Submission::new(group, terms, Arc::clone(&caller)).alone(alone);
+        Write::submit(Box::new(member), caller, writes).wait()
+    }
+}
