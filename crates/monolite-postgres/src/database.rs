@@ -5,9 +5,9 @@
 //! 2. The closure runs in a transaction of its own. Its error ends the loop, unless the transaction
 //!    was lost by then (a conflict, a dead connection): those are run again, after a random rest.
 //! 3. COMMIT, with the key inserted before it.
-//! 4. If the answer to COMMIT is lost, a transaction without a key ends with `CommitUnknown`. With a
-//!    key the loop goes on: the key is found, or the same is tried again. The insertion waits for a
-//!    COMMIT that is still under way, so only one of both commits.
+//! 4. If the answer to COMMIT is lost, a transaction without a key ends with `CommitUnknown`. With
+//!    a key the loop goes on: the key is found, or the same is tried again. The insertion waits for
+//!    a COMMIT that is still under way, so only one of both commits.
 //! 5. From then on an error of the closure is not believed at once: it may have seen the changes of
 //!    the COMMIT with the lost answer. The key is inserted, and rolled back, to see which it is.
 //!

@@ -69,7 +69,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// Runs `body`, which only reads, on one snapshot. What it saw is as durable as a commit.
     ///
     /// # Errors
-    /// As [`Engine::transact`], without `CommitUnknown`; `Invalid` for a statement that writes.
+    /// As [`Engine::transact`]; `Invalid` for a statement that writes.
     fn read<T, F, Fut>(&self, body: F) -> impl Future<Output = Result<T, Self::Error>> + Send
     where
         F: FnMut(Self::Transaction) -> Fut + Send,

@@ -16,6 +16,8 @@ pub(crate) struct Failure {
     extended_code: Option<i32>,
     /// Whether the transaction changed nothing, and another attempt may succeed.
     pub(crate) may_repeat: bool,
+    /// Whether the server has seen the statement; if not, the transaction goes on.
+    pub(crate) was_sent: bool,
     /// Whether the connection is of no more use: gone, or to a server that only follows another.
     pub(crate) ends_connection: bool,
     /// Of a key of a commit: it was there already.
@@ -31,9 +33,15 @@ impl Failure {
             sql: None,
             extended_code: None,
             may_repeat,
+            was_sent: true,
             ends_connection: false,
             is_unique_violation: false,
         }
+    }
+
+    /// Of a statement that is wrong before it is sent.
+    pub(crate) fn not_sent(message: impl Into<String>) -> Failure {
+        Failure { was_sent: false, ..Failure::new(ErrorKind::Invalid, message) }
     }
 
     /// Of a statement before COMMIT: whatever happened, nothing of its transaction remains.
@@ -104,8 +112,11 @@ impl Failure {
                 return Failure { may_repeat: true, ends_connection: true, ..failure };
             }
             "57P01" | "57P02" | "57P03" => return Failure::lost(message),
-            // Of a statement that was prepared before the schema changed.
-            "0A000" if message.contains("cached plan") => ErrorKind::Conflict,
+            // Of a statement that the connection has prepared before the schema changed.
+            "0A000" if message.contains("cached plan") => {
+                let failure = Failure::new(ErrorKind::Conflict, message);
+                return Failure { ends_connection: true, ..failure };
+            }
             it => match &it[..2] {
                 "08" => return Failure::lost(message),
                 "23" => return constraint(ffi::SQLITE_CONSTRAINT),

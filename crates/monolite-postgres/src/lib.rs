@@ -48,6 +48,11 @@ mod sql;
 mod transaction;
 mod values;
 
+/// The program in the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/outgrow.md")]
+struct Outgrow;
+
 pub use database::{Database, Options};
 pub use engine::{Engine, EngineTransaction};
 pub use row::{Column, Row};

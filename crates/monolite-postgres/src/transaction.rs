@@ -145,17 +145,13 @@ impl Shared {
     }
 
     async fn batch(&self, text: &str) -> Result<()> {
-        let mut state = self.state.lock().await;
-        let entered = self.enter(&mut state).await;
-        let done = match entered {
-            Ok(client) => {
-                let done = client.batch_execute(text).await;
-                let done = done.map_err(|error| Refusal::of(&client, &error));
-                state.leave(client, done)
-            }
-            Err(failure) => Err(failure),
+        let run = async {
+            let mut state = self.state.lock().await;
+            let client = self.enter(&mut state).await?;
+            let done = client.batch_execute(text).await;
+            state.leave(client, done.map_err(|error| Failure::of_statement(&error)))
         };
-        done.map_err(|failure| failure.in_statement(text).error())
+        run.await.map_err(|failure: Failure| failure.in_statement(text).error())
     }
 
     /// Commits, with a key and its outcome if there is one. The failure of a key that is there
@@ -197,8 +193,7 @@ impl Shared {
             vec![Value::Text(key.to_owned()), Value::Blob(outcome.to_vec()), Value::Real(seconds)];
         let statement = sql::rewrite(keys::INSERT, &Parameters::Positional(values));
         let statement = statement.expect("the statement has three parameters");
-        let inserted = self.run_rewritten(statement, Wanted::Changes).await;
-        inserted.map(|_| ()).map_err(|failure| failure.in_statement(keys::INSERT))
+        self.run_rewritten(statement, Wanted::Changes).await.map(|_| ())
     }
 
     /// Ends it, unless it was committed.
@@ -213,16 +208,14 @@ impl Shared {
 
 impl State {
     /// Keeps the connection behind a statement, unless it is of no more use.
-    fn leave<T>(&mut self, client: Held, done: Result<T, Refusal>) -> Result<T, Failure> {
-        let (phase, done) = match done {
-            Ok(value) => (Phase::Open, Ok(value)),
-            Err(Refusal::NotSent(failure)) => (Phase::Open, Err(failure)),
-            Err(Refusal::Failed(failure)) => (Phase::Failed(failure.clone()), Err(failure)),
+    fn leave<T>(&mut self, client: Held, done: Result<T, Failure>) -> Result<T, Failure> {
+        self.phase = match &done {
+            Err(failure) if failure.was_sent => Phase::Failed(failure.clone()),
+            _ => Phase::Open,
         };
         if !done.as_ref().is_err_and(|failure| failure.ends_connection) {
             self.client = Some(client);
         }
-        self.phase = phase;
         done
     }
 }
@@ -244,25 +237,6 @@ async fn roll_back(client: Held) {
     }
 }
 
-/// Why a statement did not do what it should.
-enum Refusal {
-    /// It was not sent, and the transaction can go on.
-    NotSent(Failure),
-    /// The server has refused it, or the connection is gone.
-    Failed(Failure),
-}
-
-impl Refusal {
-    fn of(client: &Client, error: &tokio_postgres::Error) -> Refusal {
-        let failure = Failure::of_statement(error);
-        if failure.kind() == ErrorKind::Conflict {
-            // If a prepared statement is older than the schema, the next attempt prepares it anew.
-            client.statement_cache.clear();
-        }
-        Refusal::Failed(failure)
-    }
-}
-
 /// What is wanted of a statement.
 #[derive(Clone, Copy, PartialEq)]
 enum Wanted {
@@ -279,19 +253,18 @@ struct Ran {
 /// Prepared statements of a connection; a program that composes its SQL has no end of them.
 const MAX_PREPARED: usize = 256;
 
-async fn run(client: &Client, text: &str, values: &[Sent], wanted: Wanted) -> Result<Ran, Refusal> {
+async fn run(client: &Client, text: &str, values: &[Sent], wanted: Wanted) -> Result<Ran, Failure> {
     if client.statement_cache.size() >= MAX_PREPARED {
         client.statement_cache.clear();
     }
-    let failed = |error| Refusal::of(client, &error);
+    let failed = |error| Failure::of_statement(&error);
     let statement = client.prepare_cached(text).await.map_err(failed)?;
-    let not_sent = |error: &Error| Refusal::NotSent(Failure::new(error.kind(), error.message()));
-    values::check(&statement, values).map_err(|error| not_sent(&error))?;
+    values::check(&statement, values)?;
     let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|it| it as _).collect();
     if wanted == Wanted::Changes {
         if !statement.columns().is_empty() {
             let message = "the statement returns rows; use query, query_row or query_map";
-            return Err(Refusal::NotSent(Failure::new(ErrorKind::Invalid, message)));
+            return Err(Failure::not_sent(message));
         }
         let changes = client.execute(&statement, &parameters).await.map_err(failed)?;
         let changes = usize::try_from(changes).unwrap_or(usize::MAX);

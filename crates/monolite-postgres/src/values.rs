@@ -25,10 +25,12 @@
 
 use std::error::Error as StdError;
 
-use monolite::{Error, ErrorKind, Result, Value};
+use monolite::Value;
 use tokio_postgres::Statement;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{Format, FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
+
+use crate::error::Failure;
 
 /// A value as a parameter.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(crate) struct Read(pub(crate) Value);
 ///
 /// # Errors
 /// `Invalid`, with the remedy.
-pub(crate) fn check(statement: &Statement, values: &[Sent]) -> Result<()> {
+pub(crate) fn check(statement: &Statement, values: &[Sent]) -> Result<(), Failure> {
     for (number, (ty, value)) in statement.params().iter().zip(values).enumerate() {
         let is_bytes = *base(ty) == Type::BYTEA;
         let message = match &value.0 {
@@ -51,20 +53,16 @@ pub(crate) fn check(statement: &Statement, values: &[Sent]) -> Result<()> {
             }
             _ => continue,
         };
-        return Err(invalid(format!("parameter {} {message} {ty}", number + 1)));
+        return Err(Failure::not_sent(format!("parameter {} {message} {ty}", number + 1)));
     }
     match statement.columns().iter().find(|column| !Read::accepts(column.type_())) {
-        Some(column) => Err(invalid(format!(
+        Some(column) => Err(Failure::not_sent(format!(
             "the column {} is of type {}; CAST it to TEXT, BIGINT or DOUBLE PRECISION",
             column.name(),
             column.type_()
         ))),
         None => Ok(()),
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::Invalid, message)
 }
 
 /// What a domain is of.
@@ -80,7 +78,7 @@ impl ToSql for Sent {
         &self,
         _: &Type,
         out: &mut BytesMut,
-    ) -> std::result::Result<IsNull, Box<dyn StdError + Sync + Send>> {
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
         match &self.0 {
             Value::Null => return Ok(IsNull::Yes),
             Value::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
@@ -104,10 +102,7 @@ impl ToSql for Sent {
 }
 
 impl<'a> FromSql<'a> for Read {
-    fn from_sql(
-        ty: &Type,
-        raw: &'a [u8],
-    ) -> std::result::Result<Read, Box<dyn StdError + Sync + Send>> {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Read, Box<dyn StdError + Sync + Send>> {
         let ty = base(ty);
         Ok(Read(match *ty {
             Type::BOOL => Value::Integer(bool::from_sql(ty, raw)?.into()),
@@ -127,7 +122,7 @@ impl<'a> FromSql<'a> for Read {
         }))
     }
 
-    fn from_sql_null(_: &Type) -> std::result::Result<Read, Box<dyn StdError + Sync + Send>> {
+    fn from_sql_null(_: &Type) -> Result<Read, Box<dyn StdError + Sync + Send>> {
         Ok(Read(Value::Null))
     }
 

@@ -27,6 +27,8 @@ pub enum Profile {
     /// The connection ends when COMMIT was sent: before the server has it, after, or when the
     /// server has answered.
     CutsAtCommit,
+    /// Each connection ends when the server has its COMMIT.
+    CutsEachCommit,
     /// SAVEPOINT is refused, as by Aurora DSQL.
     NoSavepoints,
     /// Sequences have gaps, as with CockroachDB's cached ones.
@@ -165,6 +167,7 @@ impl Shared {
                 1 => Fate::CutAfter,
                 _ => Fate::CutInstead,
             },
+            Profile::CutsEachCommit if is_commit => Fate::CutAfter,
             Profile::NoSavepoints if text.starts_with("SAVEPOINT") => Fate::Instead(raise("0A000")),
             Profile::Gaps if is_begin && is_met => Fate::Instead(format!(
                 "{text}; DO $$ BEGIN PERFORM nextval(oid) FROM pg_class WHERE relkind = 'S'; END $$"

@@ -224,3 +224,51 @@ fn a_key_commits_once() {
         assert_eq!((now, number(&db, "SELECT count(*) FROM t").await), (1, 2));
     });
 }
+
+#[test]
+fn an_error_after_a_lost_answer_does_not_hide_a_commit_that_is_under_way() {
+    let Some(ground) = Ground::of("a slow COMMIT") else { return };
+    let db = ground.open(Options::new(), Profile::Plain);
+    ground.runtime.block_on(async {
+        batch(
+            &db,
+            "CREATE TABLE t(id bigint);
+             CREATE FUNCTION rest() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER rests AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW EXECUTE FUNCTION rest()",
+        )
+        .await;
+        ground.proxy.set(Profile::CutsEachCommit);
+        let once = db.transact_once("slow", async |tx| {
+            if tx.attempt() > 1 {
+                return Err(Error::aborted("it thinks otherwise now"));
+            }
+            tx.execute("INSERT INTO t VALUES (1)", ()).await?;
+            Ok(((), "done"))
+        });
+        assert_eq!(once.await.unwrap(), Committed::Before { outcome: b"done".to_vec() });
+        ground.proxy.set(Profile::Plain);
+        assert_eq!(number(&db, "SELECT count(*) FROM t").await, 1);
+        // Without a key the caller has to know.
+        ground.proxy.set(Profile::CutsEachCommit);
+        let blind = db.transact(async |tx| tx.execute("INSERT INTO t VALUES (2)", ()).await);
+        assert_eq!(blind.await.unwrap_err().kind(), ErrorKind::CommitUnknown);
+    });
+}
+
+#[test]
+fn a_statement_that_was_prepared_before_a_schema_change_runs_after_it() {
+    let Some(ground) = Ground::of("schema changes") else { return };
+    let db = ground.open(Options::new().connections(2), Profile::Plain);
+    ground.runtime.block_on(async {
+        batch(&db, "CREATE TABLE t(a bigint); INSERT INTO t VALUES (1)").await;
+        let columns = async || {
+            let read = db.read(async |tx| tx.query("SELECT * FROM t", ()).await);
+            read.await.unwrap()[0].names().len()
+        };
+        assert_eq!(columns().await, 1);
+        batch(&db, "ALTER TABLE t ADD b bigint").await;
+        assert_eq!(columns().await, 2);
+    });
+}
