@@ -11,6 +11,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -38,6 +39,8 @@ pub enum Reach {
     Socket,
     /// Over loopback, as a server of another kind is reached that it stands beside.
     Loopback,
+    /// Over loopback, with a log that a follower can read ([`Server::start_follower`]).
+    Followed,
 }
 
 /// A running server.
@@ -128,9 +131,14 @@ impl Server {
         initialise(binaries, data.path(), owner)?;
         let port = match reach {
             Reach::Socket => None,
-            Reach::Loopback => Some(TcpListener::bind(LOOPBACK)?.local_addr()?.port()),
+            Reach::Loopback | Reach::Followed => {
+                Some(TcpListener::bind(LOOPBACK)?.local_addr()?.port())
+            }
         };
-        let settings = settings(socket.path(), port, memory_bytes);
+        let mut settings = settings(socket.path(), port, memory_bytes);
+        if reach == Reach::Followed {
+            settings.extend(["wal_level=replica".into(), "max_wal_senders=4".into()]);
+        }
         let child = spawn(binaries, data.path(), &settings)?;
         let device = |path: &Path| fs::metadata(path).map(|file| file.dev()).ok();
         let same_device = device(data.path()) == device(data_dir);
@@ -155,8 +163,55 @@ impl Server {
         self.port.unwrap_or_default()
     }
 
-    /// Kills all of it (`kill -9`), and starts it again on the same data and port.
-    pub fn kill_and_restart(&mut self) -> Result<()> {
+    /// Starts a follower on loopback, which has each commit on disk before this server acknowledges
+    /// it. This one must be [`Reach::Followed`].
+    pub fn start_follower(&self) -> Result<Server> {
+        let owner = owner()?;
+        let place = self._data.path().parent().context("the data is in a directory")?;
+        let (data, socket) = (temporary(place, owner)?, temporary(&std::env::temp_dir(), owner)?);
+        let copied = as_owner(&self.binaries.join("pg_basebackup"), owner)
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "-d"])
+            .arg(self.address("replication"))
+            .args(["-D".as_ref(), data.path().join("cluster").as_os_str()])
+            .output()?;
+        ensure!(
+            copied.status.success(),
+            "pg_basebackup: {}",
+            String::from_utf8_lossy(&copied.stderr)
+        );
+        let port = TcpListener::bind(LOOPBACK)?.local_addr()?.port();
+        let mut settings = self.settings.clone();
+        settings.push(format!("port={port}"));
+        settings.push(format!("unix_socket_directories={}", socket.path().display()));
+        let child = spawn(&self.binaries, data.path(), &settings)?;
+        let (binaries, port, same_device) = (self.binaries.clone(), Some(port), true);
+        let mut follower =
+            Server { child, binaries, settings, socket, port, _data: data, same_device };
+        follower.wait()?;
+        let configuration = self._data.path().join("cluster/postgresql.conf");
+        let mut configuration = File::options().append(true).open(configuration)?;
+        writeln!(configuration, "synchronous_standby_names = '*'")?;
+        self.signal(Signal::HUP)?;
+        Ok(follower)
+    }
+
+    /// Makes a leader of a follower, and returns when it takes writes.
+    pub fn promote(&self) -> Result<()> {
+        let promoted = as_owner(&self.binaries.join("pg_ctl"), owner()?)
+            .args(["promote", "--wait", "-D"])
+            .arg(self._data.path().join("cluster"))
+            .output()?;
+        ensure!(promoted.status.success(), "{}", String::from_utf8_lossy(&promoted.stderr));
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(self.child.id().cast_signed()).context("it has a process")?;
+        kill_process(id, signal).context("cannot signal PostgreSQL")
+    }
+
+    /// Kills all of it (`kill -9`).
+    pub fn kill(&mut self) -> Result<()> {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         self.child.kill()?;
@@ -165,6 +220,12 @@ impl Server {
             let _ = kill_process(child, Signal::KILL);
         }
         self.child.wait()?;
+        Ok(())
+    }
+
+    /// Kills all of it (`kill -9`), and starts it again on the same data and port.
+    pub fn kill_and_restart(&mut self) -> Result<()> {
+        self.kill()?;
         let start = Instant::now();
         loop {
             self.child = spawn(&self.binaries, self._data.path(), &self.settings)?;
@@ -215,8 +276,8 @@ fn spawn(binaries: &Path, data: &Path, settings: &[String]) -> Result<Child> {
 impl Drop for Server {
     fn drop(&mut self) {
         // SIGQUIT is PostgreSQL's immediate shutdown; nothing of its data is kept.
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            let _ = kill_process(pid, Signal::QUIT);
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.signal(Signal::QUIT);
         }
         let _ = self.child.wait();
     }

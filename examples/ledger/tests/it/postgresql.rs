@@ -4,6 +4,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use monolite_postgres::{Database, Engine as _, EngineTransaction as _, Options};
 use monolite_testkit::postgres::{Reach, Server, find_binaries, find_other_binaries};
@@ -26,6 +27,10 @@ struct Ground {
 impl Ground {
     /// Says in the list of the gate that `test` could not run, where there are no binaries.
     fn of(test: &str, binaries: anyhow::Result<PathBuf>) -> Option<Ground> {
+        Ground::reached(test, binaries, Reach::Loopback)
+    }
+
+    fn reached(test: &str, binaries: anyhow::Result<PathBuf>, reach: Reach) -> Option<Ground> {
         let binaries = match binaries {
             Ok(binaries) => binaries,
             Err(reason) => {
@@ -38,7 +43,7 @@ impl Ground {
         };
         let directory = tempfile::tempdir().unwrap();
         let (place, bytes) = (directory.path(), 1 << 28);
-        let server = Server::start_from(&binaries, place, bytes, bytes, Reach::Loopback).unwrap();
+        let server = Server::start_from(&binaries, place, bytes, bytes, reach).unwrap();
         Some(Ground { server, _directory: directory })
     }
 
@@ -46,6 +51,18 @@ impl Ground {
     fn service(&self, port: u16) -> Service {
         self.empty();
         Service::on_postgresql(&url(port), Options::new())
+    }
+
+    /// Empties the database, and starts the service on this server and its follower, whichever is
+    /// the leader.
+    fn service_of_pair(&self, follower: &Server) -> Service {
+        self.empty();
+        let (one, two) = (self.server.port(), follower.port());
+        let url = format!(
+            "postgres://monolite@127.0.0.1:{one},127.0.0.1:{two}/postgres\
+             ?target_session_attrs=read-write&options=-c%20enable_seqscan%3Doff"
+        );
+        Service::on_postgresql(&url, Options::new())
     }
 
     fn empty(&self) {
@@ -155,5 +172,24 @@ fn nothing_acknowledged_is_lost_or_doubled_by_kill_9_of_postgresql() {
             wait_for(progress, LOAD.all() / 4);
             ground.server.kill_and_restart().unwrap();
         }
+    });
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_or_doubled_by_a_failover() {
+    let ground = Ground::reached("a failover", find_binaries(), Reach::Followed);
+    let Some(mut ground) = ground else { return };
+    let follower = ground.server.start_follower().unwrap();
+    let service = ground.service_of_pair(&follower);
+    run_and_audit(&service.base, LOAD, |progress| {
+        wait_for(progress, LOAD.all() / 2);
+        let start = Instant::now();
+        ground.server.kill().unwrap();
+        follower.promote().unwrap();
+        let promoted = start.elapsed();
+        // What was answered before the leader was gone.
+        progress.try_iter().for_each(drop);
+        wait_for(progress, 1);
+        println!("the follower leads after {promoted:?}, and answers after {:?}", start.elapsed());
     });
 }
