@@ -49,7 +49,8 @@ pub(crate) fn check(key: &str) -> Result<()> {
 
 /// Makes the table unless it is there.
 pub(crate) async fn prepare(client: &Client) -> Result<(), Failure> {
-    let Err(error) = client.batch_execute("SELECT FROM monolite_idempotency LIMIT 0").await else {
+    let Err(error) = client.batch_execute("SELECT key FROM monolite_idempotency LIMIT 0").await
+    else {
         return Ok(());
     };
     if error.code() != Some(&SqlState::UNDEFINED_TABLE) {

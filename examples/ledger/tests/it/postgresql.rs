@@ -96,7 +96,7 @@ fn left(options: Options, port: u16, then: impl FnOnce()) -> i64 {
 }
 
 /// Without scans of whole tables, which these small ones would get: PostgreSQL would take each
-/// change to a table for a conflict with whoever has scanned it.
+/// change to a table for a conflict with each scan.
 fn url(port: u16) -> String {
     format!("postgres://monolite@127.0.0.1:{port}/postgres?options=-c%20enable_seqscan%3Doff")
 }
