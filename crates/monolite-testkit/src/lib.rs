@@ -19,6 +19,8 @@ pub mod functions;
 pub mod load;
 pub mod markers;
 pub mod mounts;
+pub mod postgres;
+pub mod postgres_proxy;
 pub mod random;
 pub mod schedule;
 pub mod scratch;

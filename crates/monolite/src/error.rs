@@ -159,7 +159,9 @@ pub(crate) fn excerpt(sql: &str, at: usize) -> String {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+    /// An error as the engine makes it: for other engines of the same transactions
+    /// (`monolite-postgres`), and for tests of what a program does about each kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into();
         Error(Box::new(Inner {
             kind,
@@ -212,8 +214,9 @@ impl Error {
         self.0.sql.as_ref()?.offset
     }
 
-    /// Adds the statement that has failed.
-    pub(crate) fn in_statement(mut self, sql: &str) -> Error {
+    /// The same error of the statement `sql`.
+    #[must_use]
+    pub fn in_statement(mut self, sql: &str) -> Error {
         self.0.sql = Some(Sql::new(sql, self.0.source.as_ref()));
         self
     }

@@ -11,7 +11,7 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a request was not done. The variants that a closure returns roll its transaction back.
 #[derive(Debug)]
-pub(crate) enum LedgerError {
+pub enum LedgerError {
     /// The request makes no sense, whatever the accounts look like.
     Invalid(String),
     /// No page has this address.
@@ -21,7 +21,14 @@ pub(crate) enum LedgerError {
     /// There is no account of this number.
     UnknownAccount(i64),
     /// The account would fall below zero.
-    InsufficientFunds { account: i64, balance: i64, amount: i64 },
+    InsufficientFunds {
+        /// From which more was to be taken.
+        account: i64,
+        /// What it holds.
+        balance: i64,
+        /// What was to be taken.
+        amount: i64,
+    },
     /// The account would rise above the largest balance.
     BalanceTooLarge(i64),
     /// A transfer of this id, with other accounts or another amount, was made before.

@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use monolite::archive::ArchiveStats;
 use monolite::{Database, Histogram, Stats};
+use monolite_postgres::Engine;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,9 +19,6 @@ use crate::store::{self, Account, Made, Statement, Transfer};
 
 type Result<T> = std::result::Result<T, LedgerError>;
 
-/// The database, whose closures fail with errors of the ledger.
-type Ledger = Database<LedgerError>;
-
 /// No request of this service is longer than a few lines.
 const MAX_BODY_BYTES: usize = 16 << 10;
 
@@ -28,19 +26,23 @@ const MAX_BODY_BYTES: usize = 16 << 10;
 const PAGE: u32 = 100;
 const MAX_PAGE: u32 = 1_000;
 
-/// The service on an open database whose schema was created.
-pub fn router(db: Database) -> Router {
+/// The service on an open database whose schema was created, and whose closures fail with errors of
+/// the ledger (`with_error`).
+pub fn router<D: Engine<Error = LedgerError>>(db: D) -> Router {
     Router::new()
-        .route("/accounts", post(open_account))
-        .route("/accounts/{id}", get(account))
-        .route("/accounts/{id}/statement", get(statement))
-        .route("/transfers", post(transfer))
-        .route("/health", get(health))
-        .route("/stats", get(stats))
+        .route("/accounts", post(open_account::<D>))
+        .route("/accounts/{id}", get(account::<D>))
+        .route("/accounts/{id}/statement", get(statement::<D>))
+        .route("/transfers", post(transfer::<D>))
         .fallback(async || LedgerError::NoSuchPage)
         .method_not_allowed_fallback(async || LedgerError::NoSuchMethod)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(db.with_error())
+        .with_state(db)
+}
+
+/// What Monolite alone tells, to be merged with [`router`].
+pub fn figures(db: Database<LedgerError>) -> Router {
+    Router::new().route("/health", get(health)).route("/stats", get(stats)).with_state(db)
 }
 
 #[derive(Deserialize)]
@@ -51,8 +53,8 @@ struct NewAccount {
     opening_balance: i64,
 }
 
-async fn open_account(
-    State(db): State<Ledger>,
+async fn open_account<D: Engine<Error = LedgerError>>(
+    State(db): State<D>,
     body: std::result::Result<Json<NewAccount>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Account>)> {
     let Json(new) = body?;
@@ -61,16 +63,17 @@ async fn open_account(
         let message = format!("opening_balance must be from 0 to {}", store::MAX_BALANCE);
         return Err(LedgerError::Invalid(message));
     }
-    let account = db.write(move |tx| store::open_account(tx, &owner, new.opening_balance)).await?;
+    let open = db.transact(async |tx| store::open_account(&tx, &owner, new.opening_balance).await);
+    let account = open.await?;
     Ok((StatusCode::CREATED, Json(account)))
 }
 
-async fn account(
-    State(db): State<Ledger>,
+async fn account<D: Engine<Error = LedgerError>>(
+    State(db): State<D>,
     id: std::result::Result<Path<i64>, PathRejection>,
 ) -> Result<Json<Account>> {
     let Path(id) = id?;
-    Ok(Json(db.read(move |tx| store::account(tx, id)).await?))
+    Ok(Json(db.read(async |tx| store::account(&tx, id).await).await?))
 }
 
 #[derive(Deserialize)]
@@ -96,15 +99,13 @@ impl NewTransfer {
     }
 }
 
-/// Refuses requests when the queue is full: the client decides how long to wait.
-async fn transfer(
-    State(db): State<Ledger>,
+async fn transfer<D: Engine<Error = LedgerError>>(
+    State(db): State<D>,
     body: std::result::Result<Json<NewTransfer>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Transfer>)> {
     let Json(new) = body?;
     let transfer = new.check()?;
-    let wanted = transfer.clone();
-    let made = db.try_write(move |tx| store::transfer(tx, &wanted))?.await?;
+    let made = db.transact(async |tx| store::transfer(&tx, &transfer).await).await?;
     let status = match made {
         Made::Now => StatusCode::CREATED,
         Made::Before => StatusCode::OK,
@@ -120,8 +121,8 @@ struct Page {
     limit: Option<u32>,
 }
 
-async fn statement(
-    State(db): State<Ledger>,
+async fn statement<D: Engine<Error = LedgerError>>(
+    State(db): State<D>,
     id: std::result::Result<Path<i64>, PathRejection>,
     page: std::result::Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<Statement>> {
@@ -130,16 +131,17 @@ async fn statement(
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(LedgerError::Invalid(format!("limit must be from 1 to {MAX_PAGE}")));
     }
-    Ok(Json(db.read(move |tx| store::statement(tx, id, page.after, limit)).await?))
+    let read = db.read(async |tx| store::statement(&tx, id, page.after, limit).await);
+    Ok(Json(read.await?))
 }
 
 /// 200 if writes are acknowledged. Reads go on even after the disk has failed.
-async fn health(State(db): State<Ledger>) -> Result<Json<Value>> {
+async fn health(State(db): State<Database<LedgerError>>) -> Result<Json<Value>> {
     db.try_write(|tx| Ok(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
     Ok(Json(json!({ "status": "ok" })))
 }
 
-async fn stats(State(db): State<Ledger>) -> Json<Value> {
+async fn stats(State(db): State<Database<LedgerError>>) -> Json<Value> {
     Json(outline(&db.stats()))
 }
 

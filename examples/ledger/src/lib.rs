@@ -1,4 +1,5 @@
-//! A small HTTP service on Monolite: accounts, transfers between them, and statements.
+//! A small HTTP service on Monolite, or on PostgreSQL: accounts, transfers between them, and
+//! statements.
 //!
 //! The program is `main.rs`; the service is a library so that its tests can also run it in their
 //! own process.
@@ -13,8 +14,9 @@ mod error;
 mod http;
 mod store;
 
-pub use http::router;
-pub use store::create_schema;
+pub use error::LedgerError;
+pub use http::{figures, router};
+pub use store::{SCHEMA, SCHEMA_ON_POSTGRESQL, create_schema};
 
 /// The guide to web services, whose programs need what this crate needs.
 #[cfg(doctest)]

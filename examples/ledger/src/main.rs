@@ -40,6 +40,10 @@ struct Arguments {
     #[arg(long, requires = "archive")]
     take_over: bool,
 
+    /// Keep the accounts in this PostgreSQL instead: `postgres://user:password@host/database`.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["database", "archive"])]
+    postgres: Option<String>,
+
     /// Where to listen. Port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -63,6 +67,11 @@ async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     // Catch signals before anything is open: a stop always closes the database.
     let mut stop = Box::pin(stop_signal()?);
+    if let Some(url) = &arguments.postgres {
+        let db = monolite_postgres::Database::connect(url).await?;
+        ledger::create_schema(&db, ledger::SCHEMA_ON_POSTGRESQL).await?;
+        return serve(&arguments, ledger::router(db.with_error()), stop).await;
+    }
     let db = tokio::select! {
         db = open(&arguments) => db?,
         () = &mut stop => {
@@ -71,7 +80,8 @@ async fn main() -> anyhow::Result<()> {
             std::process::exit(0);
         }
     };
-    let served = serve(&arguments, db.clone(), stop).await;
+    let service = ledger::router(db.with_error()).merge(ledger::figures(db.with_error()));
+    let served = serve(&arguments, service, stop).await;
     tokio::task::spawn_blocking(move || db.close()).await?.context("cannot close the database")?;
     println!("closed {}", arguments.database.display());
     served
@@ -86,7 +96,7 @@ async fn open(arguments: &Arguments) -> anyhow::Result<Database> {
     let options = options(arguments)?;
     let opened = tokio::task::spawn_blocking(move || options.open_wait(path, patience));
     let db = opened.await?.context(context)?;
-    db.write(ledger::create_schema).await.context("cannot create the schema")?;
+    ledger::create_schema(&db, ledger::SCHEMA).await.context("cannot create the schema")?;
     Ok(db)
 }
 
@@ -100,7 +110,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
 /// Serves until a stop signal, then finishes open requests within the grace period.
 async fn serve(
     arguments: &Arguments,
-    db: Database,
+    service: axum::Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let listener = match arguments.socket_on_stdin {
@@ -111,7 +121,7 @@ async fn serve(
     };
     println!("listening on http://{}", listener.local_addr()?);
     let (told, stopping) = oneshot::channel();
-    let server = axum::serve(listener, ledger::router(db)).with_graceful_shutdown(async {
+    let server = axum::serve(listener, service).with_graceful_shutdown(async {
         stop.await;
         // The receiver is gone if the server has failed on its own.
         let _ = told.send(());

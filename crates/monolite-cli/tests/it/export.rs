@@ -12,7 +12,7 @@ use monolite_bench::drivers::postgres::server::{Reach, Server, find_binaries};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::{complaint, monolite};
 
@@ -51,13 +51,12 @@ impl Ground {
     /// Makes an empty database, and gives its URL.
     pub(crate) fn database(&self, name: &str) -> String {
         self.ask("postgres", &format!("CREATE DATABASE {name}")).expect("it works");
-        let port = self.server.config().get_ports()[0];
+        let port = self.server.port();
         format!("postgres://monolite@127.0.0.1:{port}/{name}")
     }
 
     fn client(&self, database: &str) -> Client {
-        let mut config = self.server.config();
-        config.dbname(database);
+        let config: Config = self.server.address(database).parse().expect("it is one");
         let _runtime = self.runtime.enter();
         let (client, connection) = self.runtime.block_on(config.connect(NoTls)).expect("it works");
         self.runtime.spawn(connection);
@@ -261,7 +260,7 @@ fn an_export_that_is_killed_or_stopped_leaves_nothing() {
 
 /// Loads a directory as a user does.
 fn load(ground: &Ground, directory: &Path, database: &str) -> Output {
-    let port = ground.server.config().get_ports()[0].to_string();
+    let port = ground.server.port().to_string();
     let psql = find_binaries().expect("it is there").join("psql");
     let mut command = Command::new(if psql.exists() { psql } else { "psql".into() });
     command.args(["-h", "127.0.0.1", "-p", &port, "-U", "monolite", "-q", "-X", database, "-f"]);

@@ -14,7 +14,7 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     (
         "monolite-cli",
         &[
@@ -30,7 +30,11 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
     ("monolite-server", &["monolite", "monolite-archive", "monolite-sqlite"]),
     ("monolite-client", &["monolite"]),
-    ("monolite-bench", &["monolite", "monolite-archive", "monolite-client", "monolite-ltx"]),
+    ("monolite-postgres", &["monolite"]),
+    (
+        "monolite-bench",
+        &["monolite-testkit", "monolite", "monolite-archive", "monolite-client", "monolite-ltx"],
+    ),
     (
         "monolite-torture",
         &[
@@ -52,10 +56,12 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// What the examples may use.
-const EXAMPLES: [&str; 2] = ["monolite", "monolite-archive"];
+const EXAMPLES: [&str; 3] = ["monolite", "monolite-archive", "monolite-postgres"];
 
 /// What the tests of a crate use besides.
-const TEST_ARROWS: [(&str, &[&str]); 2] = [
+const TEST_ARROWS: [(&str, &[&str]); 4] = [
+    ("ledger", &["monolite-testkit"]),
+    ("monolite-postgres", &["monolite-testkit"]),
     ("monolite-tests", &["monolite-testkit", "monolite"]),
     ("monolite-server", &["monolite-client"]),
 ];

@@ -1,34 +1,44 @@
-//! One request at a time: each answer, and each way to be refused.
+//! One request at a time: each answer, and each way to be refused. The functions of [`SUITE`] run
+//! on every engine.
 
-use std::sync::mpsc::channel;
-
-use monolite::{Database, Error, ErrorKind, Options, Write};
+use monolite::{Database, InteractiveOptions, Options};
 use serde_json::json;
 
 use crate::client::{Answer, Client};
 use crate::server::Service;
 
-struct Fixture {
-    client: Client,
-    db: Database,
+/// What each engine has to pass, on an empty ledger each time.
+pub(crate) const SUITE: [(&str, Test); 6] = [
+    ("a transfer moves money", a_transfer_moves_money_and_shows_on_both_statements),
+    ("a transfer sent again", a_transfer_sent_again_is_made_once),
+    ("a refused transfer", a_transfer_that_is_refused_moves_nothing_and_uses_up_no_id),
+    ("an unknown account", an_unknown_account_is_not_found),
+    ("pages of a statement", a_statement_comes_in_pages),
+    ("bad requests", bad_requests_are_told_what_is_wrong),
+];
+
+type Test = fn(&Fixture);
+
+/// An empty ledger.
+pub(crate) struct Fixture {
+    pub(crate) client: Client,
     _service: Service,
 }
 
-fn fixture(options: Options) -> Fixture {
-    let db = options.open(":memory:").unwrap();
-    let service = Service::start(&db);
-    Fixture { client: Client::new(&service.base), db, _service: service }
-}
-
 impl Fixture {
-    /// Opens accounts 1, 2, … with the given balances.
-    fn with_accounts(self, balances: &[i64]) -> Self {
-        for (at, balance) in balances.iter().enumerate() {
-            let body = json!({ "owner": format!("owner {at}"), "opening_balance": balance });
+    pub(crate) fn on(service: Service) -> Fixture {
+        Fixture { client: Client::new(&service.base), _service: service }
+    }
+
+    /// Opens an account for each balance, and gives their numbers, which may have gaps.
+    fn accounts<const N: usize>(&self, balances: [i64; N]) -> [i64; N] {
+        balances.map(|balance| {
+            let body =
+                json!({ "owner": format!("owner of {balance}"), "opening_balance": balance });
             let answer = self.client.post("/accounts", &body.to_string()).unwrap();
-            assert_eq!((answer.status, &answer.body["id"]), (201, &json!(at + 1)));
-        }
-        self
+            assert_eq!((answer.status, &answer.body["balance"]), (201, &json!(balance)));
+            answer.body["id"].as_i64().unwrap()
+        })
     }
 
     fn transfer(&self, id: &str, from: i64, to: i64, amount: i64) -> Answer {
@@ -42,69 +52,76 @@ impl Fixture {
 }
 
 #[test]
-fn a_transfer_moves_money_and_shows_on_both_statements() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 5]);
-    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (60, 45));
-    let page = ledger.client.get("/accounts/2/statement").unwrap();
+fn the_suite_passes_on_monolite() {
+    for (name, test) in SUITE {
+        println!("{name}");
+        let db = Database::open(":memory:").unwrap();
+        test(&Fixture::on(Service::start(&db)));
+    }
+}
+
+fn a_transfer_moves_money_and_shows_on_both_statements(ledger: &Fixture) {
+    let [one, two] = ledger.accounts([100, 5]);
+    assert_eq!(ledger.transfer("rent", one, two, 40).status, 201);
+    assert_eq!((ledger.balance(one), ledger.balance(two)), (60, 45));
+    let page = ledger.client.get(&format!("/accounts/{two}/statement")).unwrap();
     let entries = page.body["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 2);
     assert_eq!(entries[0]["transfer"], json!(null));
-    let rent = json!({ "id": 4, "transfer": "rent", "amount": 40, "balance": 45 });
-    assert_eq!((&entries[1], &page.body["next"]), (&rent, &json!(null)));
+    let rent = [&entries[1]["transfer"], &entries[1]["amount"], &entries[1]["balance"]];
+    assert_eq!(rent, [&json!("rent"), &json!(40), &json!(45)]);
+    assert!(entries[0]["id"].as_i64() < entries[1]["id"].as_i64());
+    assert_eq!(page.body["next"], json!(null));
 }
 
-#[test]
-fn a_transfer_sent_again_is_made_once() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0]);
-    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
-    let again = ledger.transfer("rent", 1, 2, 40);
+fn a_transfer_sent_again_is_made_once(ledger: &Fixture) {
+    let [one, two] = ledger.accounts([100, 0]);
+    assert_eq!(ledger.transfer("rent", one, two, 40).status, 201);
+    let again = ledger.transfer("rent", one, two, 40);
     assert_eq!((again.status, &again.body["amount"]), (200, &json!(40)));
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (60, 40));
+    assert_eq!((ledger.balance(one), ledger.balance(two)), (60, 40));
 }
 
-#[test]
-fn a_transfer_that_is_refused_moves_nothing_and_uses_up_no_id() {
+fn a_transfer_that_is_refused_moves_nothing_and_uses_up_no_id(ledger: &Fixture) {
     let most = 1_000_000_000_000_000;
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0, 0, most]);
-    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
+    let [one, two, three, four] = ledger.accounts([100, 0, 0, most]);
+    assert_eq!(ledger.transfer("rent", one, two, 40).status, 201);
     for (id, from, to, amount, code) in [
-        ("rent", 1, 2, 41, "transfer_id_taken"),
-        ("rent", 1, 3, 40, "transfer_id_taken"),
-        ("rent", 2, 1, 40, "transfer_id_taken"),
-        ("food", 1, 2, 61, "insufficient_funds"),
-        ("food", 1, 4, 1, "balance_too_large"),
+        ("rent", one, two, 41, "transfer_id_taken"),
+        ("rent", one, three, 40, "transfer_id_taken"),
+        ("rent", two, one, 40, "transfer_id_taken"),
+        ("food", one, two, 61, "insufficient_funds"),
+        ("food", one, four, 1, "balance_too_large"),
     ] {
         let answer = ledger.transfer(id, from, to, amount);
         assert_eq!((answer.status, answer.code()), (409, code), "{id} {from} {to} {amount}");
     }
-    assert_eq!([1, 2, 3, 4].map(|id| ledger.balance(id)), [60, 40, 0, most]);
-    assert_eq!(ledger.transfer("food", 1, 2, 60).status, 201);
+    let balances = [one, two, three, four].map(|id| ledger.balance(id));
+    assert_eq!(balances, [60, 40, 0, most]);
+    assert_eq!(ledger.transfer("food", one, two, 60).status, 201);
 }
 
-#[test]
-fn an_unknown_account_is_not_found() {
-    let ledger = fixture(Options::new()).with_accounts(&[100]);
+fn an_unknown_account_is_not_found(ledger: &Fixture) {
+    let [one] = ledger.accounts([100]);
     for answer in [
-        ledger.transfer("a", 1, 9, 1),
-        ledger.transfer("b", 9, 1, 1),
-        ledger.client.get("/accounts/9").unwrap(),
-        ledger.client.get("/accounts/9/statement").unwrap(),
+        ledger.transfer("a", one, 999, 1),
+        ledger.transfer("b", 999, one, 1),
+        ledger.client.get("/accounts/999").unwrap(),
+        ledger.client.get("/accounts/999/statement").unwrap(),
     ] {
         assert_eq!((answer.status, answer.code()), (404, "unknown_account"));
     }
-    assert_eq!(ledger.balance(1), 100);
+    assert_eq!(ledger.balance(one), 100);
 }
 
-#[test]
-fn a_statement_comes_in_pages() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0]);
+fn a_statement_comes_in_pages(ledger: &Fixture) {
+    let [one, two] = ledger.accounts([100, 0]);
     for at in 0..9 {
-        assert_eq!(ledger.transfer(&format!("t{at}"), 1, 2, 1).status, 201);
+        assert_eq!(ledger.transfer(&format!("t{at}"), one, two, 1).status, 201);
     }
     let (mut sizes, mut sum, mut after) = (Vec::new(), 0, json!(0));
     while !after.is_null() {
-        let path = format!("/accounts/1/statement?limit=4&after={after}");
+        let path = format!("/accounts/{one}/statement?limit=4&after={after}");
         let page = ledger.client.get(&path).unwrap().body;
         let entries = page["entries"].as_array().unwrap();
         sizes.push(entries.len());
@@ -114,9 +131,8 @@ fn a_statement_comes_in_pages() {
     assert_eq!((sizes, sum), (vec![4, 4, 2], 91));
 }
 
-#[test]
-fn bad_requests_are_told_what_is_wrong() {
-    let ledger = fixture(Options::new()).with_accounts(&[100, 0]);
+fn bad_requests_are_told_what_is_wrong(ledger: &Fixture) {
+    let [one, two] = ledger.accounts([100, 0]);
     for (path, body, word) in [
         ("/accounts", "", "EOF"),
         ("/accounts", "{", "EOF"),
@@ -141,53 +157,30 @@ fn bad_requests_are_told_what_is_wrong() {
     }
     assert_eq!(ledger.client.get("/account").unwrap().status, 404);
     assert_eq!(ledger.client.get("/transfers").unwrap().status, 405);
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (100, 0));
+    assert_eq!((ledger.balance(one), ledger.balance(two)), (100, 0));
 }
 
 #[test]
 fn health_and_stats_are_answered() {
-    let ledger = fixture(Options::new()).with_accounts(&[100]);
+    let db = Database::open(":memory:").unwrap();
+    let ledger = Fixture::on(Service::start(&db));
+    ledger.accounts([100]);
     assert_eq!(ledger.client.get("/health").unwrap().body, json!({ "status": "ok" }));
     let stats = ledger.client.get("/stats").unwrap();
     assert!(stats.body["transactions"].as_u64().unwrap() >= 2, "{stats:?}");
 }
 
 #[test]
-fn a_full_queue_turns_clients_away_and_lets_them_come_back() {
-    let ledger = fixture(Options::new().queue_capacity(1)).with_accounts(&[100, 0]);
-    let (entered, is_entered) = channel();
-    let (open_gate, gate) = channel::<()>();
-    let blocked: Write<(), Error> = ledger.db.write(move |_| {
-        entered.send(()).unwrap();
-        gate.recv().unwrap();
-        Ok(())
-    });
-    is_entered.recv().unwrap();
-    let waiting = fill_queue(&ledger.db);
-    let answer = ledger.transfer("rent", 1, 2, 40);
+fn too_many_transactions_turn_clients_away_and_let_them_come_back() {
+    let interactive = InteractiveOptions::default().max_open(1);
+    let db = Options::new().interactive(interactive).open(":memory:").unwrap();
+    let ledger = Fixture::on(Service::start(&db));
+    let [one, two] = ledger.accounts([100, 0]);
+    let in_the_way = db.transaction().unwrap();
+    let answer = ledger.transfer("rent", one, two, 40);
     assert_eq!((answer.status, answer.code()), (503, "unavailable"));
     assert_eq!(answer.retry_after.as_deref(), Some("1"));
-    assert_eq!(ledger.client.get("/health").unwrap().status, 503);
-    open_gate.send(()).unwrap();
-    blocked.wait().unwrap();
-    for write in waiting {
-        write.wait().unwrap();
-    }
-    assert_eq!(ledger.transfer("rent", 1, 2, 40).status, 201);
-    assert_eq!((ledger.balance(1), ledger.balance(2)), (60, 40));
-}
-
-/// Submits writes until there is no more room.
-fn fill_queue(db: &Database) -> Vec<Write<(), Error>> {
-    let mut waiting = Vec::new();
-    loop {
-        match db.try_write(|_| Ok(())) {
-            Ok(write) => waiting.push(write),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Overloaded);
-                return waiting;
-            }
-        }
-        assert!(waiting.len() < 100, "a queue of one holds {} transactions", waiting.len());
-    }
+    drop(in_the_way);
+    assert_eq!(ledger.transfer("rent", one, two, 40).status, 201);
+    assert_eq!((ledger.balance(one), ledger.balance(two)), (60, 40));
 }

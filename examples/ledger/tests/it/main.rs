@@ -7,4 +7,6 @@
 mod answers;
 mod client;
 mod money;
+mod postgresql;
 mod server;
+mod skew;

@@ -18,8 +18,6 @@ use serde_json::json;
 use crate::client::{Answer, Client};
 use crate::server::{Program, Service};
 
-const CLIENTS: usize = 64;
-const REQUESTS: usize = 50;
 const ACCOUNTS: i64 = 40;
 const OPENING: i64 = 500;
 
@@ -27,6 +25,21 @@ const OPENING: i64 = 500;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long a client pauses after it was turned away.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How many clients, and how many requests of each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) clients: usize,
+    pub(crate) requests: usize,
+}
+
+impl Load {
+    pub(crate) fn all(self) -> usize {
+        self.clients * self.requests
+    }
+}
+
+const LOAD: Load = Load { clients: 64, requests: 50 };
 
 /// From, to and amount of each acknowledged transfer, by its id.
 type Acknowledged = BTreeMap<String, (i64, i64, i64)>;
@@ -61,15 +74,15 @@ fn money_survives_load_failures_hand_over_and_kill() {
     open_accounts(&Client::new(&base));
 
     let (program, seen) = thread::scope(|scope| {
-        let (clients, progress) = start_clients(scope, seed, &base);
-        wait_for(&progress, CLIENTS * REQUESTS / 3);
+        let (clients, progress) = start_clients(scope, seed, &base, LOAD);
+        wait_for(&progress, LOAD.all() / 3);
         let program = hand_over(program, &database, &base);
-        wait_for(&progress, CLIENTS * REQUESTS / 3);
+        wait_for(&progress, LOAD.all() / 3);
         let program = kill_and_restart(program, &database, &base);
         (program, clients.into_iter().map(|client| client.join().unwrap()).collect())
     });
 
-    let acknowledged = sum_up(seen);
+    let acknowledged = sum_up(seen, LOAD);
     assert_eq!(audit(&Client::new(&base), &acknowledged), Ok(()));
     program.tell_to_stop();
     program.ended();
@@ -145,8 +158,8 @@ fn nothing_answered_is_lost_with_the_machine() {
     open_accounts(&Client::new(&base));
 
     let (program, seen) = thread::scope(|scope| {
-        let (clients, progress) = start_clients(scope, seed, &base);
-        wait_for(&progress, CLIENTS * REQUESTS / 2);
+        let (clients, progress) = start_clients(scope, seed, &base, LOAD);
+        wait_for(&progress, LOAD.all() / 2);
         program.kill();
         fs::remove_dir_all(&machine).unwrap();
         let database = folder.path().join("restored.db");
@@ -159,11 +172,26 @@ fn nothing_answered_is_lost_with_the_machine() {
         (program, clients.into_iter().map(|client| client.join().unwrap()).collect())
     });
 
-    let acknowledged = sum_up(seen);
+    let acknowledged = sum_up(seen, LOAD);
     assert_eq!(audit(&Client::new(&base), &acknowledged), Ok(()));
     program.tell_to_stop();
     program.ended();
     check_in_file(&folder.path().join("restored.db"), acknowledged.len());
+}
+
+/// Runs the clients on a service, while `meanwhile` gets what tells of each request that has ended;
+/// then counts the money.
+pub(crate) fn run_and_audit(base: &str, load: Load, meanwhile: impl FnOnce(&Receiver<()>)) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    open_accounts(&Client::new(base));
+    let seen = thread::scope(|scope| {
+        let (clients, progress) = start_clients(scope, seed, base, load);
+        meanwhile(&progress);
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let acknowledged = sum_up(seen, load);
+    assert_eq!(audit(&Client::new(base), &acknowledged), Ok(()));
 }
 
 /// The clients at work, and what tells of each request that has ended.
@@ -171,13 +199,14 @@ fn start_clients<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     seed: u64,
     base: &'env str,
+    load: Load,
 ) -> (Vec<ScopedJoinHandle<'scope, Seen>>, Receiver<()>) {
     let (done, progress) = channel();
     let client = |who| {
         let done = done.clone();
-        scope.spawn(move || run_client(who, seed, base, &done))
+        scope.spawn(move || run_client(who, seed, base, load, &done))
     };
-    ((0..CLIENTS).map(client).collect(), progress)
+    ((0..load.clients).map(client).collect(), progress)
 }
 
 fn open_accounts(client: &Client) {
@@ -188,7 +217,7 @@ fn open_accounts(client: &Client) {
     }
 }
 
-fn wait_for(progress: &Receiver<()>, requests: usize) {
+pub(crate) fn wait_for(progress: &Receiver<()>, requests: usize) {
     assert_eq!(progress.iter().take(requests).count(), requests);
 }
 
@@ -208,11 +237,11 @@ fn kill_and_restart(old: Program, database: &Path, base: &str) -> Program {
     new
 }
 
-fn run_client(who: usize, seed: u64, base: &str, done: &Sender<()>) -> Seen {
+fn run_client(who: usize, seed: u64, base: &str, load: Load, done: &Sender<()>) -> Seen {
     let client = Client::new(base);
     let mut random = Rng::with_seed(seed ^ who as u64);
     let mut seen = Seen::default();
-    for request in 0..REQUESTS {
+    for request in 0..load.requests {
         let id = format!("client {who} request {request}");
         match random.u8(0..10) {
             0 => ask(&client, &mut random, &mut seen, Wish::TooMuch, id),
@@ -272,13 +301,13 @@ fn insist(client: &Client, body: &str) -> Answer {
 }
 
 /// Joins what the clients saw; each kind of outcome has to have happened, or nothing was tested.
-fn sum_up(seen: Vec<Seen>) -> Acknowledged {
+fn sum_up(seen: Vec<Seen>, load: Load) -> Acknowledged {
     let sum = |count: fn(&Seen) -> usize| seen.iter().map(count).sum::<usize>();
     let made = sum(|it| it.acknowledged.len());
     let repeated = sum(|it| it.repeated);
     let failed = [sum(|it| it.insufficient), sum(|it| it.unknown), sum(|it| it.malformed)];
     println!("{made} made, {repeated} repeated, {failed:?} insufficient, unknown, malformed");
-    assert_eq!(made + failed.iter().sum::<usize>(), CLIENTS * REQUESTS);
+    assert_eq!(made + failed.iter().sum::<usize>(), load.all());
     assert!(made > 0 && repeated > 0 && failed.iter().all(|count| *count > 0));
     let acknowledged: Acknowledged = seen.into_iter().flat_map(|it| it.acknowledged).collect();
     assert_eq!(acknowledged.len(), made, "ids are different");

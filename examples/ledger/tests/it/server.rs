@@ -1,5 +1,6 @@
 //! Ledgers to test: the program as a process of its own, and the service inside the test.
 
+use std::fmt::Debug;
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -7,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use monolite::Database;
+use monolite_postgres::Engine;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 
@@ -94,11 +96,34 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start(db: &Database) -> Service {
-        db.write(ledger::create_schema).wait().unwrap();
+        Service::on(
+            async |_| db.clone(),
+            ledger::SCHEMA,
+            |db| ledger::router(db.with_error()).merge(ledger::figures(db.with_error())),
+        )
+    }
+
+    /// The same on PostgreSQL.
+    pub(crate) fn on_postgresql(url: &str, options: monolite_postgres::Options) -> Service {
+        let open = async |()| options.open(url).await.unwrap();
+        Service::on(open, ledger::SCHEMA_ON_POSTGRESQL, |db| ledger::router(db.with_error()))
+    }
+
+    fn on<D: Engine>(
+        open: impl AsyncFnOnce(()) -> D,
+        schema: &str,
+        router: impl FnOnce(&D) -> axum::Router,
+    ) -> Service
+    where
+        D::Error: Debug,
+    {
         let runtime = Runtime::new().unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (listener, router) = runtime.block_on(async {
+            let db = open(()).await;
+            ledger::create_schema(&db, schema).await.unwrap();
+            (tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), router(&db))
+        });
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let router = ledger::router(db.clone());
         runtime.spawn(async move { axum::serve(listener, router).await });
         Service { base, _runtime: runtime }
     }

@@ -9,7 +9,6 @@
 
 pub mod contest;
 pub mod reads;
-pub mod server;
 pub mod transfers;
 
 use crate::progress::{Interrupt, Progress};
@@ -17,11 +16,11 @@ use crate::raw_connection::Durability;
 use crate::workload::{INITIAL_BALANCE, TOTAL_SQL};
 use anyhow::{Context, Result, bail, ensure};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+pub use monolite_testkit::postgres as server;
 use server::Server;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Mutex;
-use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
@@ -66,7 +65,7 @@ impl Postgres {
         progress: &dyn Progress,
         interrupt: &Interrupt,
     ) -> Result<Postgres> {
-        let config = server.config();
+        let config = config(&server);
         let mut postgres = Postgres::connect(config, Some(server))?;
         postgres.load(rows, progress, interrupt)?;
         Ok(postgres)
@@ -191,15 +190,9 @@ async fn connect(config: &Config) -> Result<Client> {
 }
 
 /// Waits until the server takes connections.
-async fn wait_until_ready(config: &Config, patience: Duration) -> Result<()> {
-    let end = std::time::Instant::now() + patience;
-    loop {
-        match connect(config).await {
-            Ok(_) => return Ok(()),
-            Err(error) if std::time::Instant::now() > end => return Err(error),
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
+/// How to connect to a private server.
+pub(crate) fn config(server: &Server) -> Config {
+    server.address("postgres").parse().expect("it is an address")
 }
 
 async fn describe(client: &Client) -> Result<(String, Vec<String>)> {

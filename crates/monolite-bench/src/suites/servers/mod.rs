@@ -23,7 +23,7 @@ mod session;
 use super::stage::Play;
 use super::{Bundle, Depth, Entry, Ground, Turn, no_postgres};
 use crate::drivers::clients::{Client as _, Sums, Ticket, add, drive};
-use crate::drivers::postgres::server::Server;
+use crate::drivers::postgres::{config, server::Server};
 use crate::drivers::{Absent, Goal, Part, Round};
 use crate::machine::{self, Processes, Watched};
 use crate::report::record::Section;
@@ -421,7 +421,7 @@ impl Place {
 
     async fn connect(&self, side: Side) -> Result<Session> {
         match side {
-            Side::Postgres => Session::postgres(&self.postgres()?.config()).await,
+            Side::Postgres => Session::postgres(&config(self.postgres()?)).await,
             _ => Session::ours(&self.ours.url).await,
         }
     }

@@ -97,8 +97,10 @@ impl Drop for Serving {
 pub(super) fn postgres(dir: &Path, accounts: i64) -> Result<Server> {
     let server = Server::start(dir, POSTGRES_BYTES, POSTGRES_BYTES, Reach::Loopback)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (config, script): (Config, _) =
-        (server.config(), POSTGRES.replace("$accounts", &accounts.to_string()));
+    let (config, script): (Config, _) = (
+        crate::drivers::postgres::config(&server),
+        POSTGRES.replace("$accounts", &accounts.to_string()),
+    );
     runtime.block_on(async {
         let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);

@@ -62,7 +62,7 @@ impl Postgres {
     fn start(shared: &Shared, ground: &Ground<'_>) -> Result<Postgres> {
         let server = Server::start(&ground.options.data, BYTES, BYTES, Reach::Socket)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let config = server.config();
+        let config = crate::drivers::postgres::config(&server);
         runtime.block_on(async {
             let admin = connect(&config, "postgres").await?;
             admin.batch_execute(&format!("CREATE DATABASE {BASE}")).await?;

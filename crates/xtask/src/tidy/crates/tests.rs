@@ -40,7 +40,9 @@ const PICTURE: (&str, &str) = (
      monolite, monolite-archive, monolite-ltx, monolite-sqlite\n\
      monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
-     monolite-bench   ─► monolite, monolite-archive, monolite-client, monolite-ltx\n\
+     monolite-postgres ─► monolite, (monolite-testkit)\n\
+     monolite-bench   ─► monolite-testkit, monolite, monolite-archive, monolite-client, \
+     monolite-ltx\n\
      monolite-torture ─► monolite-testkit, monolite-server, monolite-client, monolite, \
      monolite-archive, monolite-sqlite\n\
      monolite-tests   ─► (monolite-testkit), (monolite)\n\
@@ -78,8 +80,15 @@ fn drawn() -> Vec<Package> {
         of_crates("monolite-client", &["monolite"]),
         of_crates(
             "monolite-bench",
-            &["monolite", "monolite-archive", "monolite-client", "monolite-ltx"],
+            &[
+                "monolite-testkit",
+                "monolite",
+                "monolite-archive",
+                "monolite-client",
+                "monolite-ltx",
+            ],
         ),
+        on_postgres(),
         of_crates(
             "monolite-torture",
             &[
@@ -124,6 +133,12 @@ fn tests_of_the_engine() -> Package {
     let mut tests = of_crates("monolite-tests", &["monolite-testkit", "monolite"]);
     tests.tests_only.clone_from(&tests.direct);
     tests
+}
+
+fn on_postgres() -> Package {
+    let mut package = of_crates("monolite-postgres", &["monolite", "monolite-testkit"]);
+    package.tests_only.push("monolite-testkit".into());
+    package
 }
 
 /// All crates, with this engine in place of theirs.

