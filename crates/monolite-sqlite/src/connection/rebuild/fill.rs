@@ -24,16 +24,27 @@ const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
 #[derive(Debug)]
 pub(super) struct Fill {
     /// The columns that get a value.
-    targets: Vec<String>,
-    /// Gives the values, as `c0`, `c1` ….
-    source: String,
+    pub(super) targets: Vec<String>,
+    /// What they get.
+    values: Vec<String>,
+    /// Gives the values, as `c0`, `c1` …: this, which rows, and `tail`.
+    head: String,
+    tail: &'static str,
     /// Which of the targets say which row it is.
-    key: Vec<usize>,
+    pub(super) key: Vec<usize>,
     /// Which of them may have got another value than the source gives.
     converted: Vec<usize>,
     /// Whether a value may be another one than in the old table.
     pub(super) may_differ: bool,
+    /// What to do about rows that the new table does not take.
+    pub(super) remedy: &'static str,
 }
+
+/// What the key of the old table is called in a SELECT that an online rebuild limits to some rows.
+const OLD_KEY: &str = "monolite_key";
+
+const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert them by a \
+                      SELECT behind it";
 
 impl Fill {
     /// That of `select`, or of the columns with the same names.
@@ -56,9 +67,10 @@ impl Fill {
                     pairs.push((target(new, column.name()), quoted(column.name())));
                 }
                 refuse_select(rebuild, new, &pairs)?;
-                format!("({}\n)", select.trim_end().trim_end_matches(';'))
+                format!("({}\n", select.trim_end().trim_end_matches(';'))
             }
         };
+        let tail = if select.is_some() { ")" } else { "" };
         let has = |name: &str| pairs.iter().any(|(it, _)| it.eq_ignore_ascii_case(name));
         if let Some(rowid) = new.rowid.as_ref().filter(|it| !has(it)) {
             let old = rebuild.old.rowid.as_deref().filter(|_| select.is_none()).map(quoted);
@@ -80,16 +92,34 @@ impl Fill {
         let converted = new.columns.iter().filter(is_converted).filter_map(|it| at(&it.name));
         let converted: Vec<_> = converted.collect();
         let values = pairs.iter().enumerate().map(|(at, (_, value))| format!("{value} AS c{at}"));
-        let source = format!("SELECT {} FROM {from}", values.collect::<Vec<_>>().join(", "));
+        let head = format!("SELECT {} FROM {from}", values.collect::<Vec<_>>().join(", "));
         let may_differ = select.is_some() || !converted.is_empty();
-        let targets = pairs.into_iter().map(|(target, _)| target).collect();
-        Ok(Fill { targets, source, key, converted, may_differ })
+        let (targets, values) = pairs.into_iter().unzip();
+        Ok(Fill { targets, values, head, tail, key, converted, may_differ, remedy: REMEDY })
     }
 
-    /// The statement that fills the table. `OR ABORT` has no conflict clause of the table drop
-    /// rows.
-    pub(super) fn insert(&self) -> String {
-        format!("{} {}", self.into(), self.source)
+    /// Has the SELECT, which can be limited to some rows by what comes behind it, give the old `key`
+    /// of each row too, and takes that for the new one. `from` is where its FROM is. Gives what is
+    /// before and behind that limit in a query for the old keys of rows whose key it changes.
+    pub(super) fn keep_key(&mut self, select: &str, from: usize, key: &str) -> (String, String) {
+        let select = select.trim_end().trim_end_matches(';');
+        let (items, table) = select.split_at(from);
+        let inner = format!("({items}, {} AS {OLD_KEY} {table}\n", quoted(key));
+        let own = std::mem::replace(&mut self.values[self.key[0]], OLD_KEY.into());
+        let values = self.values.iter().enumerate().map(|(at, value)| format!("{value} AS c{at}"));
+        self.head = format!("SELECT {} FROM {inner}", values.collect::<Vec<_>>().join(", "));
+        (format!("SELECT {OLD_KEY} FROM {inner}"), format!(") WHERE {own} IS NOT {OLD_KEY}"))
+    }
+
+    /// Gives the values of the rows that the clause `only` lets through.
+    pub(super) fn source(&self, only: &str) -> String {
+        format!("{}{only}{}", self.head, self.tail)
+    }
+
+    /// The statement that fills the table with them. `OR ABORT` has no conflict clause of the table
+    /// drop rows.
+    pub(super) fn insert(&self, only: &str) -> String {
+        format!("{} {}", self.into(), self.source(only))
     }
 
     fn into(&self) -> String {
@@ -102,7 +132,7 @@ impl Fill {
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(super) fn find_lost(&self, connection: &Connection) -> Result<Option<String>> {
+    pub(super) fn find_lost(&self, connection: &Connection, only: &str) -> Result<Option<String>> {
         if self.converted.is_empty() || self.key.is_empty() {
             return Ok(None);
         }
@@ -124,7 +154,7 @@ impl Fill {
         let sql = format!(
             "SELECT * FROM (SELECT old.*, CASE{lost} END AS lost FROM ({}) AS old JOIN \
              main.{SHADOW} AS new ON {}) WHERE lost IS NOT NULL",
-            self.source,
+            self.source(only),
             same.collect::<Vec<_>>().join(" AND ")
         );
         let (mut find, mut found) = (connection.prepare(&sql)?, Found::default());
@@ -132,18 +162,22 @@ impl Fill {
         while let Some(row) = rows.next()? {
             found.add(|| Ok(format!("{}: {}", self.name(row)?, row.get::<_, String>("lost")?)))?;
         }
-        Ok(found.told("would lose a part of a value"))
+        Ok(found.told("would lose a part of a value", self.remedy))
     }
 
     /// Says which rows the new table does not take; those that it takes are in it.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(super) fn find_refused(&self, connection: &Connection) -> Result<Option<String>> {
+    pub(super) fn find_refused(
+        &self,
+        connection: &Connection,
+        only: &str,
+    ) -> Result<Option<String>> {
         let places: Vec<_> = (1..=self.targets.len()).map(|at| format!("?{at}")).collect();
         let insert = format!("{} VALUES ({})", self.into(), places.join(", "));
         let (mut insert, mut found) = (connection.prepare(&insert)?, Found::default());
-        let mut select = connection.prepare(&self.source)?;
+        let mut select = connection.prepare(&self.source(only))?;
         let mut rows = select.query(())?;
         while let Some(row) = rows.next()? {
             for at in 0..self.targets.len() {
@@ -157,7 +191,7 @@ impl Fill {
                 done => drop(done?),
             }
         }
-        Ok(found.told("cannot be in the new table"))
+        Ok(found.told("cannot be in the new table", self.remedy))
     }
 
     /// What tells a row from others.
@@ -183,17 +217,12 @@ impl Found {
         Ok(())
     }
 
-    fn told(self, what: &str) -> Option<String> {
+    fn told(self, what: &str, remedy: &str) -> Option<String> {
         let more = self.count - self.named.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         let rows = if self.count == 1 { "1 row" } else { &format!("{} rows", self.count) };
-        (self.count > 0).then(|| {
-            format!(
-                "{rows} {what} ({}{more}): correct them in a statement before the CREATE TABLE, or \
-                 convert them by a SELECT behind it",
-                self.named.join("; ")
-            )
-        })
+        (self.count > 0)
+            .then(|| format!("{rows} {what} ({}{more}): {remedy}", self.named.join("; ")))
     }
 }
 
