@@ -50,8 +50,12 @@ const ROWS: [u32; 3] = [200, 20, 50_000];
 /// Rows that are compared on one snapshot: some ten milliseconds of one core.
 const COMPARED: u32 = 20_000;
 
-/// Of the rows of a step, as many may have changed when the tables are exchanged: a millisecond.
-const AT_SWAP: u32 = 4;
+/// Of the rows of a step, as many may have changed when the tables are exchanged: they lie anywhere,
+/// and take about a millisecond. Twice as many each time that there were more.
+const AT_SWAP: u32 = 16;
+
+/// How long is rested when the WAL or the queue is full.
+const FULL_REST: Duration = Duration::from_millis(200);
 
 /// How often a range is compared whose snapshot was revoked.
 const ATTEMPTS: u32 = 10;
@@ -100,11 +104,15 @@ impl Pace {
         Pace { most: ROWS[0], pacer: Pacer::new(0), waited: 0 }
     }
 
-    /// A step of `most` rows took so `long`, and others wait for it or not.
-    fn note(&mut self, long: Duration, others_wait: bool) {
+    /// A step of so many rows took so `long`, and others wait for it or not.
+    fn note(&mut self, rows: u64, long: Duration, others_wait: bool) {
         self.waited += u64::from(others_wait);
+        if rows < u64::from(self.most) / 2 {
+            // It says little of how many it could have been.
+            return;
+        }
         let target = if others_wait { BESIDE_OTHERS } else { ALONE };
-        let fits = u128::from(self.most) * target.as_micros() / long.as_micros().max(1);
+        let fits = u128::from(rows) * target.as_micros() / long.as_micros().max(1);
         let fits = u32::try_from(fits).unwrap_or(u32::MAX);
         let gently = fits.clamp(self.most / 2, self.most.saturating_mul(2));
         self.most = gently.clamp(ROWS[1], ROWS[2]);
@@ -178,15 +186,22 @@ impl Online<'_> {
         let (mut pace, mut is_verified, mut failures) = (Pace::new(), false, 0);
         loop {
             self.job.check()?;
-            let Some(step) = self.step(migration, &plan, &mut pace)? else { break };
+            let step = match self.step(migration, &plan, &mut pace) {
+                Err(error) if error.kind() == ErrorKind::Overloaded => {
+                    self.job.rest(FULL_REST);
+                    continue;
+                }
+                step => step?,
+            };
+            let Some(step) = step else { break };
             let is_even = step.is_copied && !step.is_behind;
             if is_even && is_verified {
-                let most = (pace.most / AT_SWAP) << failures.min(4);
+                let most = (pace.most / AT_SWAP) << failures.min(8);
                 if self.swap(migration, &plan, table, most)? {
                     break;
                 }
                 failures += 1;
-            } else {
+            } else if !step.is_behind {
                 pace.rest();
             }
             if is_even && !is_verified {
@@ -235,10 +250,7 @@ impl Online<'_> {
         })?;
         let Some((step, state, long, others_wait)) = done else { return Ok(None) };
         self.job.tell(state.rows, state.total.max(state.rows));
-        // A step that had little to do says nothing of how much it could.
-        if !step.is_copied || others_wait {
-            pace.note(long, others_wait);
-        }
+        pace.note(step.rows, long, others_wait);
         Ok(Some(step))
     }
 
@@ -298,7 +310,7 @@ impl Online<'_> {
             if is_clean {
                 return Ok(());
             }
-            pace.note(long, others_wait);
+            pace.note(most.into(), long, others_wait);
             pace.rest();
         }
     }

@@ -219,6 +219,9 @@ impl Online<'_> {
     }
 
     pub(in crate::connection) fn is_rebuilding(self, table: &str) -> Result<bool> {
+        if self.0.raw().table_exists(Some("main"), REBUILD) == Ok(false) {
+            return Ok(false);
+        }
         let state = self.state()?.filter(|it| it.phase != RebuildPhase::Removing);
         Ok(state.is_some_and(|it| it.table.eq_ignore_ascii_case(table)))
     }
