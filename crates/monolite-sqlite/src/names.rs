@@ -85,6 +85,12 @@ pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> 
         });
     }
     let name = named(action).into_iter().find(|name| is_ours(name))?;
+    if let AuthAction::DropTrigger { table_name, .. } = action {
+        return Some(format!(
+            "dropping {table_name} is refused while it is rebuilt online; abort that first \
+             (Migrations::abort)"
+        ));
+    }
     Some(format!(
         "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \
          in them can be neither read nor changed (idempotency keys: Transaction::commit_once, \

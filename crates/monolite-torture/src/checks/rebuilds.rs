@@ -58,7 +58,7 @@ const NUMBERS: i64 = 1_000_000;
 const LIFE: u64 = 600;
 
 /// Rows that there are at first, and keys that rows are given.
-const ROWS: i64 = 3_000;
+const ROWS: i64 = 12_000;
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS done(number INTEGER PRIMARY KEY);
     CREATE TABLE IF NOT EXISTS parent(id INTEGER PRIMARY KEY);
@@ -249,14 +249,16 @@ fn change_rows(db: &Database, numbers: impl Iterator<Item = i64>, seed: u64) {
         let change = match rng.u8(..9) {
             0 => format!("DELETE FROM % WHERE id = {a}"),
             1 => format!("DELETE FROM % WHERE id BETWEEN {a} AND {a} + 5"),
-            2 => format!("REPLACE INTO % VALUES ({a}, 'u{b}', {number}, NULL)"),
+            2 => format!("REPLACE INTO %(id, u, n, parent) VALUES ({a}, 'u{b}', {number}, NULL)"),
             3 => format!("UPDATE OR REPLACE % SET u = 'u{a}' WHERE id = {b}"),
             4 => format!("UPDATE OR REPLACE % SET id = {a} WHERE id = {b}"),
             5 => format!("UPDATE % SET n = {number} WHERE id BETWEEN {a} AND {a} + 9"),
-            6 => format!("INSERT OR IGNORE INTO % VALUES ({a}, 'u{b}', {number}, NULL)"),
+            6 => format!(
+                "INSERT OR IGNORE INTO %(id, u, n, parent) VALUES ({a}, 'u{b}', {number}, NULL)"
+            ),
             7 => format!("UPDATE % SET parent = {} WHERE id = {a}", a % 50),
             _ => format!(
-                "INSERT OR IGNORE INTO % SELECT {a}, u || 'x', n, NULL FROM % WHERE id = {b}"
+                "INSERT OR IGNORE INTO %(id, u, n, parent) SELECT {a}, u || 'x', n, NULL FROM % WHERE id = {b}"
             ),
         };
         let (one, other) = (change.replace('%', "rows"), change.replace('%', "mirror"));

@@ -19,6 +19,7 @@
 //! # Not here
 //! What the steps do, and what is in the file: `monolite-sqlite`, `connection/rebuild/online`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,8 +42,14 @@ use crate::tx::Tx;
 /// What a step takes while others write: with the commit, a write waits a few milliseconds longer.
 const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
-/// What a step takes while none does. One that comes then waits so long, once.
-const ALONE: Duration = Duration::from_millis(12);
+/// What a step takes while none does. One that comes then waits for [`AT_ONCE`] of them, once.
+const ALONE: Duration = Duration::from_millis(8);
+
+/// Steps that are under way while none writes, so that they go on while the disk syncs.
+const AT_ONCE: usize = 2;
+
+/// So many steps after another write none does.
+const QUIET: u32 = 50;
 
 /// Rows of the first step, of the least and of the largest.
 const ROWS: [u32; 3] = [200, 20, 50_000];
@@ -95,24 +102,39 @@ pub(super) struct Online<'j> {
 struct Pace {
     most: u32,
     pacer: Pacer<u64>,
-    /// How often others have waited.
+    /// How often others have waited, and how many steps ago.
     waited: u64,
+    quiet: u32,
+}
+
+/// What a step tells of itself.
+struct Taken {
+    rows: u64,
+    long: Duration,
+    /// Members that wait behind it, others of the rebuild, too.
+    behind: usize,
 }
 
 impl Pace {
     fn new() -> Pace {
-        Pace { most: ROWS[0], pacer: Pacer::new(0), waited: 0 }
+        Pace { most: ROWS[0], pacer: Pacer::new(0), waited: 0, quiet: 0 }
     }
 
-    /// A step of so many rows took so `long`, and others wait for it or not.
-    fn note(&mut self, rows: u64, long: Duration, others_wait: bool) {
-        self.waited += u64::from(others_wait);
-        if rows < u64::from(self.most) / 2 {
+    fn at_once(&self) -> usize {
+        if self.quiet < QUIET { 1 } else { AT_ONCE }
+    }
+
+    fn note(&mut self, taken: &Taken) {
+        self.quiet = self.quiet.saturating_add(1);
+        if taken.behind >= self.at_once() {
+            (self.waited, self.quiet) = (self.waited + 1, 0);
+        }
+        if taken.rows < u64::from(self.most) / 2 {
             // It says little of how many it could have been.
             return;
         }
-        let target = if others_wait { BESIDE_OTHERS } else { ALONE };
-        let fits = u128::from(rows) * target.as_micros() / long.as_micros().max(1);
+        let target = if self.quiet < QUIET { BESIDE_OTHERS } else { ALONE };
+        let fits = u128::from(taken.rows) * target.as_micros() / taken.long.as_micros().max(1);
         let fits = u32::try_from(fits).unwrap_or(u32::MAX);
         let gently = fits.clamp(self.most / 2, self.most.saturating_mul(2));
         self.most = gently.clamp(ROWS[1], ROWS[2]);
@@ -183,34 +205,54 @@ impl Online<'_> {
             }
         };
         let Some(plan) = self.alone(begin)? else { return Ok(false) };
-        let (mut pace, mut is_verified, mut failures) = (Pace::new(), false, 0);
-        loop {
-            self.job.check()?;
-            let step = match self.step(migration, &plan, &mut pace) {
-                Err(error) if error.kind() == ErrorKind::Overloaded => {
-                    self.job.rest(FULL_REST);
-                    continue;
-                }
-                step => step?,
-            };
-            let Some(step) = step else { break };
+        let (mut is_verified, mut failures) = (false, 0);
+        let start = |most| self.step(migration, &plan, most);
+        self.steps(start, |done, pace| {
+            // `None`: another process has ended it.
+            let Some((step, state, taken)) = done else { return Ok(true) };
+            self.job.tell(state.rows, state.total.max(state.rows));
+            pace.note(&taken);
             let is_even = step.is_copied && !step.is_behind;
             if is_even && is_verified {
                 let most = (pace.most / AT_SWAP) << failures.min(8);
-                if self.swap(migration, &plan, table, most)? {
-                    break;
-                }
                 failures += 1;
+                return self.swap(migration, &plan, table, most);
+            }
+            if is_even {
+                self.verify(&plan, pace)?;
+                is_verified = true;
             } else if !step.is_behind {
                 pace.rest();
             }
-            if is_even && !is_verified {
-                self.verify(&plan, &mut pace)?;
-                is_verified = true;
-            }
-        }
+            Ok(false)
+        })?;
         self.clean()?;
         Ok(true)
+    }
+
+    /// Runs steps, each begun by `start` with the number of its rows, until `is_over` says so of
+    /// one.
+    fn steps<T: Send + 'static>(
+        &self,
+        start: impl Fn(u32) -> Write<T>,
+        mut is_over: impl FnMut(T, &mut Pace) -> Result<bool>,
+    ) -> Result<()> {
+        let (mut pace, mut under_way) = (Pace::new(), VecDeque::new());
+        loop {
+            self.job.check()?;
+            while under_way.len() < pace.at_once() {
+                under_way.push_back(start(pace.most));
+            }
+            let first = under_way.pop_front().expect("at least one is begun");
+            match first.wait() {
+                Err(error) if error.kind() == ErrorKind::Overloaded => self.job.rest(FULL_REST),
+                done => {
+                    if is_over(done?, &mut pace)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 
     /// Sees whether a copy of `table` has room on the disk; tells how many rows it has.
@@ -238,20 +280,16 @@ impl Online<'_> {
         &self,
         migration: &Arc<Migration>,
         plan: &Arc<OnlinePlan>,
-        pace: &mut Pace,
-    ) -> Result<Option<Step>> {
+        most: u32,
+    ) -> Write<Option<(Step, Rebuilding, Taken)>> {
         let (of, plan, queue) = (Arc::clone(migration), Arc::clone(plan), Arc::clone(self.writes));
-        let most = pace.most;
-        let done = self.among_others(move |tx| {
+        self.among_others(move |tx| {
             let long = Stopwatch::start();
             let Some(state) = of.goes_on(tx)? else { return Ok(None) };
             let step = tx.rebuild_online(|online| online.step(&plan, most))?;
-            Ok(Some((step, state, long.elapsed(), !queue.is_empty())))
-        })?;
-        let Some((step, state, long, others_wait)) = done else { return Ok(None) };
-        self.job.tell(state.rows, state.total.max(state.rows));
-        pace.note(step.rows, long, others_wait);
-        Ok(Some(step))
+            let taken = Taken { rows: step.rows, long: long.elapsed(), behind: queue.len() };
+            Ok(Some((step, state, taken)))
+        })
     }
 
     fn verify(&self, plan: &OnlinePlan, pace: &mut Pace) -> Result<()> {
@@ -296,34 +334,35 @@ impl Online<'_> {
     }
 
     fn clean(&self) -> Result<()> {
-        let mut pace = Pace::new();
-        loop {
-            self.job.check()?;
-            let (most, queue) = (pace.most, Arc::clone(self.writes));
-            let (is_clean, long, others_wait) = self.among_others(move |tx| {
+        let start = |most: u32| {
+            let queue = Arc::clone(self.writes);
+            self.among_others(move |tx| {
                 let long = Stopwatch::start();
                 let is_there =
                     tx.rebuilding()?.is_some_and(|it| it.phase == RebuildPhase::Removing);
                 let is_clean = !is_there || tx.rebuild_online(|online| online.clean(most))?;
-                Ok((is_clean, long.elapsed(), !queue.is_empty()))
-            })?;
-            if is_clean {
-                return Ok(());
+                let taken = Taken { rows: most.into(), long: long.elapsed(), behind: queue.len() };
+                Ok((is_clean, taken))
+            })
+        };
+        self.steps(start, |(is_clean, taken), pace| {
+            pace.note(&taken);
+            if !is_clean {
+                pace.rest();
             }
-            pace.note(most.into(), long, others_wait);
-            pace.rest();
-        }
+            Ok(is_clean)
+        })
     }
 
     /// Runs `body` as a write among others.
     fn among_others<T: Send + 'static>(
         &self,
         body: impl FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    ) -> Write<T> {
         let caller = Completion::new();
         let terms = self.writes.terms().of_upkeep("migrations");
         let member = Submission::new(Repeatable(body), terms, Arc::clone(&caller));
-        Write::submit(Box::new(member.within(self.time_limit)), caller, self.writes).wait()
+        Write::submit(Box::new(member.within(self.time_limit)), caller, self.writes)
     }
 
     /// Runs `body` in a transaction of its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use monolite::rusqlite::Connection;
-use monolite::{Database, ErrorKind, Migrations, RebuildPhase};
+use monolite::{Database, ErrorKind, Migrations};
 
 use super::rebuild::{dump, is_sound, plain};
 
@@ -321,8 +321,9 @@ fn no_statement_of_the_application_fails_or_reads_what_is_noted() {
     // No trigger notes what a blob changes.
     let written = db.write(|tx| tx.blob_open_mut("t", "u", 1).map(drop)).wait();
     assert!(written.unwrap_err().to_string().contains("rebuilt online"));
+    let dropped = write(&db, "DROP TABLE c; DROP TABLE t").unwrap_err();
+    assert!(dropped.to_string().contains("rebuilt online"), "{dropped}");
     all.up(&db).wait().unwrap();
-    db.write(|tx| tx.blob_open_mut("t", "u", 1).map(drop)).wait().unwrap();
     db.close().unwrap();
 }
 
@@ -341,9 +342,11 @@ fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
             .into_iter()
             .enumerate()
     {
-        let all = online(REBUILD);
-        let db = paused(&directory.path().join(format!("{at}.db")), 20_000, &all);
-        write(&db, change).unwrap();
+        let (all, path) = (online(REBUILD), directory.path().join(format!("{at}.db")));
+        paused(&path, 20_000, &all).close().unwrap();
+        // Another program: the engine refuses some of it.
+        plain(&path).execute_batch(change).unwrap();
+        let db = Database::open(&path).unwrap();
         let error = all.up(&db).wait().unwrap_err();
         assert!(error.to_string().contains("was changed"), "{change}: {error}");
         Migrations::abort(&db).wait().unwrap();
