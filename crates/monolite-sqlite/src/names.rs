@@ -160,7 +160,7 @@ pub(crate) const FIND: &str = "SELECT type || ' ' || name, sql FROM sqlite_schem
 pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
-         whatever names {KEYS}, {MIGRATIONS} or monolite_rebuild; choose another name"
+         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name"
     );
     failure(ffi::SQLITE_AUTH, text)
 }
