@@ -1,17 +1,13 @@
 //! `monolite migrate`: hands the arguments over, prints what was applied and what is pending.
 
 use crate::arguments::{Migrate, Migrated, Up};
-use crate::backup::open;
+use crate::backup::{open, watched};
 use crate::json;
 use crate::out::stdout;
 use anyhow::{Context as _, Result, bail};
-use monolite::{Database, Job, MigrationStatus, Migrations, Planned, RebuildPhase};
+use monolite::{Database, MigrationStatus, Migrations, Planned, RebuildPhase};
 use serde::Serialize;
 use std::io::Write;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// What to do where there is no database.
 const REMEDY: &str = "`monolite migrate up` creates it";
@@ -111,8 +107,8 @@ fn up(of: &Migrated) -> Result<()> {
     let migrations = Migrations::from_directory(&of.dir)?;
     let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
     let before = migrations.status(&db)?.applied.len();
-    let takes_long = migrations.plan(&db).is_ok_and(|all| all.iter().any(is_online));
-    let up = watched(migrations.up(&db), takes_long);
+    let up = migrations.up(&db);
+    let up = watched("migrating", &up.monitor(), || up.wait());
     let status = migrations.status(&db)?;
     db.close()?;
     let is_wrong = !status.problems.is_empty();
@@ -128,33 +124,6 @@ fn up(of: &Migrated) -> Result<()> {
     }
     up?;
     Ok(())
-}
-
-fn is_online(planned: &Planned) -> bool {
-    planned.rebuilds.iter().any(|it| it.is_online)
-}
-
-/// Waits for `up`, and says how far it is each second if it `takes_long`.
-fn watched(up: Job<Vec<String>>, takes_long: bool) -> monolite::Result<Vec<String>> {
-    let (monitor, (over, is_over)) = (up.monitor(), std::sync::mpsc::channel::<()>());
-    let tell = move || {
-        let mut before = monitor.progress();
-        while is_over.recv_timeout(SECOND) == Err(RecvTimeoutError::Timeout) {
-            let now = monitor.progress();
-            let (rate, left) = (now.done.saturating_sub(before.done), now.total - now.done);
-            if rate > 0 {
-                let (done, total, seconds) = (now.done, now.total, left / rate);
-                eprintln!("{done} of {total} rows, {rate} rows/s, {seconds} s left");
-            }
-            before = now;
-        }
-    };
-    let teller = takes_long.then(|| std::thread::spawn(tell));
-    let ended = up.wait();
-    drop(over);
-    // It only prints.
-    let _ = teller.map(std::thread::JoinHandle::join);
-    ended
 }
 
 fn abort(of: &Migrated) -> Result<()> {

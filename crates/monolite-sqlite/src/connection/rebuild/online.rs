@@ -28,24 +28,21 @@
 //! - Rows that foreign keys use keep their values, so that none is violated by the swap.
 //! - A table whose definition, indexes or triggers of ours have changed is not swapped.
 
+mod exchange;
+mod plan;
+
 use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension as _, Result, Row, ToSql, ffi};
 
-use super::attached::{Column, Defined, Shape, all, fault};
-use super::fill::{Fill, is_of_row};
+use super::attached::{Defined, Shape, all};
 use super::{Creation, Rebuild, SHADOW, text};
 use crate::codes::{failure, refuse};
 use crate::connection::Connection;
 use crate::connection::keys::is_missing;
 use crate::names::{self, DIRTY, REBUILD, quoted};
 use crate::scan;
-
-/// What to do about rows that the new table does not take.
-const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was, or abort the rebuild";
-
-/// What to do where the online form cannot do it.
-const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
+pub use plan::OnlinePlan;
+use plan::{keys_of, triggers};
 
 /// The online rebuild in the file, from [`Connection::online`].
 #[derive(Clone, Copy)]
@@ -101,28 +98,6 @@ pub struct Step {
     pub is_behind: bool,
     /// Whether all rows are copied, but those that have changed.
     pub is_copied: bool,
-}
-
-/// How an online rebuild copies rows, from [`Online::begin`].
-#[derive(Debug)]
-pub struct OnlinePlan {
-    table: String,
-    /// The key of both.
-    key: String,
-    fill: Fill,
-    forbidden: Vec<Forbidden>,
-    /// The names that the indexes shall have.
-    indexes: Vec<String>,
-}
-
-/// A query for rows that must not be converted so; which rows comes behind `head`.
-#[derive(Debug)]
-struct Forbidden {
-    head: String,
-    /// The key, as it is called in there.
-    key: String,
-    tail: String,
-    why: String,
 }
 
 /// What a migration declares.
@@ -242,7 +217,7 @@ impl Online<'_> {
             let at = rustix::fs::statvfs(std::path::Path::new(path).parent()?).ok()?;
             Some(at.f_bavail.saturating_mul(at.f_frsize))
         });
-        let sql = "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate AND name IN (SELECT \
+        let sql = "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT \
                    name FROM main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE)";
         let needed = || raw.query_row(sql, [table], |row| row.get::<_, i64>(0));
         let needed = self.0.as_engine(needed)?.unsigned_abs();
@@ -553,336 +528,4 @@ impl Online<'_> {
         let sql = format!("DELETE FROM main.{REBUILD} WHERE name = ?1");
         self.0.raw().execute(&sql, [name]).map(drop)
     }
-}
-
-impl OnlinePlan {
-    /// The largest of the `most` first keys from `from` on, or the largest of all.
-    fn nth(&self, raw: &rusqlite::Connection, from: i64, most: u32) -> Result<i64> {
-        let (table, key) = (quoted(&self.table), quoted(&self.key));
-        let sql = format!(
-            "SELECT coalesce((SELECT {key} FROM main.{table} WHERE {key} >= {from} ORDER BY {key} \
-             LIMIT 1 OFFSET {most} - 1), (SELECT max({key}) FROM main.{table}), {})",
-            i64::MAX
-        );
-        raw.query_row(&sql, (), |row| row.get(0))
-    }
-
-    /// Has the rows that `only` lets through be in the new table as they shall be; tells how many
-    /// those are.
-    fn copy(&self, connection: &Connection, only: &dyn Fn(&str) -> String) -> Result<u64> {
-        let (raw, key) = (connection.raw(), quoted(&self.key));
-        let of_old = format!(" WHERE {}", only(&key));
-        raw.execute(&format!("DELETE FROM main.{SHADOW} WHERE {}", only(&key)), ())?;
-        let refuse_rows = |found: Option<String>| match found {
-            Some(rows) => {
-                let text = format!("of {}, {}", self.table, self.with_names(rows));
-                Err(failure(ffi::SQLITE_CONSTRAINT, text))
-            }
-            None => Ok(()),
-        };
-        let insert = self.fill.insert(&of_old);
-        let copied = match raw.execute(&insert, ()) {
-            Err(error) if is_of_row(&error) => {
-                // What is in the way may be there no more.
-                let stale = format!(
-                    "DELETE FROM main.{SHADOW} WHERE {key} IN (SELECT key FROM main.{DIRTY})"
-                );
-                raw.execute(&stale, ())?;
-                match raw.execute(&insert, ()) {
-                    Err(error) if is_of_row(&error) => {
-                        refuse_rows(self.fill.find_refused(raw, &of_old)?)?;
-                        return Err(error);
-                    }
-                    copied => copied?,
-                }
-            }
-            copied => copied?,
-        };
-        refuse_rows(self.fill.find_lost(raw, &of_old)?)?;
-        for it in &self.forbidden {
-            let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
-            let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
-            let why =
-                || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
-            refuse(row.map(|_| why()))?;
-        }
-        Ok(copied as u64)
-    }
-
-    fn with_names(&self, mut text: String) -> String {
-        for (at, index) in self.indexes.iter().enumerate().rev() {
-            text = text.replace(&format!("{SHADOW}_{at}"), index);
-        }
-        text.replace(SHADOW, &self.table)
-    }
-}
-
-impl Rebuild<'_> {
-    /// How rows are copied, with the refusals of what cannot be done online.
-    fn plan(&mut self, new: &Shape, select: Option<&str>) -> Result<OnlinePlan> {
-        let raw = self.connection.raw();
-        let is_column = |shape: &Shape, name: &str| shape.column(name).is_some();
-        let key = self.old.rowid.clone().filter(|it| is_column(&self.old, it));
-        let is_kept = |key: &String| {
-            new.rowid.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(key) && is_column(new, it))
-        };
-        let Some(key) = key.filter(is_kept) else {
-            let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
-            return Err(failure(
-                ffi::SQLITE_AUTH,
-                format!("{} is not rebuilt online: {why}; {OFFLINE}", self.table),
-            ));
-        };
-        let mut fill = Fill::new(self, new, select)?;
-        fill.remedy = REMEDY;
-        let (table, same) = (quoted(&self.table), quoted(&key));
-        let mut forbidden = Vec::new();
-        if let Some(select) = select {
-            let Some(from) = text::from_alone(select, &self.table) else {
-                self.refuse(format!("a SELECT that is not just SELECT … FROM {}", self.table));
-                self.faults_online()?;
-                unreachable!("it is refused");
-            };
-            let head = fill.keep_key(select, from, &key);
-            let why = "the SELECT gives it another key".into();
-            forbidden.push(Forbidden { head: head.0, key: same.clone(), tail: head.1, why });
-            if !is_row_by_row(raw, &fill.source(&format!(" WHERE {same} > 1")))? {
-                self.refuse("a SELECT that groups rows, or reads another table".into());
-            }
-        }
-        if fill.may_differ && !self.attached.full_text.is_empty() {
-            self.refuse("values that change in a table with full-text search".into());
-        }
-        for column in self.columns_of_keys()? {
-            let [Some(was), Some(is)] = [&self.old, new].map(|it| it.column(&column)) else {
-                continue;
-            };
-            let form = |shape: &Column, table: &str| {
-                let collation = raw.column_metadata(Some("main"), table, column.as_str())?.1;
-                Ok::<_, rusqlite::Error>((
-                    shape.form.clone(),
-                    shape.is_generated,
-                    collation.map(std::ffi::CStr::to_owned),
-                ))
-            };
-            if form(was, &self.table)? != form(is, SHADOW)? {
-                self.refuse(format!("{column}, which a foreign key uses, as another type"));
-            }
-            let why = format!("the SELECT gives another {column}, which a foreign key uses");
-            let column = quoted(&column);
-            let (head, tail) = (
-                format!(
-                    "SELECT old.{same} FROM main.{table} AS old JOIN main.{SHADOW} AS new ON \
-                     new.{same} = old.{same}"
-                ),
-                format!(" AND new.{column} COLLATE BINARY IS NOT old.{column}"),
-            );
-            let key = format!("old.{same}");
-            forbidden.extend(select.map(|_| Forbidden { head, key, tail, why }));
-        }
-        let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
-        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
-    }
-
-    /// The columns of the table that its foreign keys have, or those to it.
-    fn columns_of_keys(&self) -> Result<Vec<String>> {
-        let sql = "SELECT DISTINCT iif(child.name = ?1 COLLATE NOCASE, key.\"from\", NULL) AS it FROM \
-                   main.sqlite_schema AS child, pragma_foreign_key_list(child.name, 'main') AS key \
-                   WHERE child.type = 'table' AND it IS NOT NULL UNION SELECT key.\"to\" FROM \
-                   main.sqlite_schema AS child, pragma_foreign_key_list(child.name, 'main') AS key \
-                   WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE AND key.\"to\" IS \
-                   NOT NULL";
-        all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
-    }
-
-    /// The columns of each unique index, with their collations.
-    fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
-        let raw = self.connection.raw();
-        let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
-        let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
-        let mut uniques = Vec::new();
-        for (index, is_partial) in all(raw, sql, [&self.table], of)? {
-            let sql = "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key";
-            let of = |row: &Row<'_>| Ok(row.get::<_, Option<String>>(0)?.zip(row.get(1)?));
-            let columns = all(raw, sql, [&index], of)?.into_iter().collect::<Option<Vec<_>>>();
-            match columns.filter(|_| !is_partial) {
-                Some(columns) => uniques.push(columns),
-                None => {
-                    self.refuse(format!("the unique index {index}, of an expression or partial"))
-                }
-            }
-        }
-        Ok(uniques)
-    }
-
-    /// # Errors
-    /// `SQLITE_AUTH` with all that was refused.
-    fn faults_online(&mut self) -> Result<()> {
-        let refusals = std::mem::take(&mut self.faults.refusals).join("; ");
-        let text = format!(
-            "{} cannot be rebuilt online with {refusals}: drop each of these in a migration before \
-             it, or {OFFLINE}",
-            self.table
-        );
-        refuse((!refusals.is_empty()).then_some(text))
-    }
-
-    /// Sees what will not work when the tables are exchanged, and exchanges them again.
-    fn try_to_swap(&mut self, new: &Shape) -> Result<()> {
-        let raw = self.connection.raw();
-        raw.execute_batch("SAVEPOINT monolite_try")?;
-        let tried = self.exchange(new).and_then(|()| self.look_at_what_hangs_on_it(new));
-        raw.execute_batch("ROLLBACK TO monolite_try; RELEASE monolite_try")?;
-        raw.execute_batch("PRAGMA writable_schema = RESET")?;
-        tried?;
-        self.faults_online()
-    }
-
-    /// Exchanges the new table and the old one in the schema, with all indexes; the triggers are
-    /// those of the new one then.
-    fn exchange(&self, new: &Shape) -> Result<()> {
-        let raw = self.connection.raw();
-        let last = |name: &str| match raw
-            .prepare("SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?1")
-        {
-            Ok(mut find) => find.query_row([name], |row| row.get::<_, Option<i64>>(0)),
-            // No table has AUTOINCREMENT.
-            Err(_) => Ok(None),
-        };
-        let before = last(&self.table)?.max(last(SHADOW)?);
-        let entries = "SELECT type, name, tbl_name = ?2, rootpage, sql FROM main.sqlite_schema WHERE \
-                       tbl_name IN (?1, ?2) AND type <> 'view' ORDER BY rowid";
-        let of = |row: &Row<'_>| {
-            Ok(Entry {
-                kind: row.get(0)?,
-                name: row.get(1)?,
-                is_new: row.get(2)?,
-                root: row.get(3)?,
-                sql: row.get(4)?,
-            })
-        };
-        let entries = all(raw, entries, [self.table.as_str(), SHADOW], of)?;
-        let table = self.creation.table.as_str();
-        self.with_writable_schema(|| {
-            let sql =
-                "DELETE FROM main.sqlite_schema WHERE tbl_name IN (?1, ?2) AND type <> 'view'";
-            raw.execute(sql, [self.table.as_str(), SHADOW])?;
-            let mut write =
-                raw.prepare("INSERT INTO main.sqlite_schema VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            // Each behind its table: SQLite reads them in order.
-            for kind in ["table", "index", "trigger"] {
-                for it in entries.iter().filter(|it| it.kind == kind) {
-                    let to = if it.is_new || kind == "trigger" { table } else { SHADOW };
-                    let (name, sql) = self.exchanged(it);
-                    write.execute((&it.kind, name, to, it.root, sql))?;
-                }
-            }
-            Ok(())
-        })?;
-        if let Some(last) = before {
-            let sql = "DELETE FROM main.sqlite_sequence WHERE name IN (?1, ?2)";
-            raw.execute(sql, [self.table.as_str(), SHADOW])?;
-            if new.is_autoincrement {
-                let sql = "INSERT INTO main.sqlite_sequence(name, seq) VALUES (?1, ?2)";
-                raw.execute(sql, (table, last))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The name and the definition that an entry of the schema gets.
-    fn exchanged(&self, entry: &Entry) -> (String, Option<String>) {
-        let table = self.creation.table.as_str();
-        let (from, to) = if entry.is_new { (SHADOW, table) } else { (&*self.table, SHADOW) };
-        let Some(sql) = &entry.sql else {
-            // One of UNIQUE or PRIMARY KEY.
-            let number = entry.name.get("sqlite_autoindex_".len() + from.len()..).unwrap_or("");
-            return (format!("sqlite_autoindex_{to}{number}"), None);
-        };
-        match (entry.kind.as_str(), entry.is_new) {
-            ("table", true) => (table.into(), Some(self.creation.definition())),
-            ("table", false) => {
-                let old = Creation::read(sql).map_or_else(|| sql.clone(), |it| it.renamed(SHADOW));
-                (SHADOW.into(), Some(text::without_references(&old)))
-            }
-            ("index", true) => {
-                let at = entry.name[SHADOW.len()..].trim_start_matches('_').parse::<usize>();
-                let index = &self.attached.indexes[at.expect("an index of ours has a number")];
-                (index.name.clone(), Some(index.sql.clone()))
-            }
-            ("index", false) => {
-                let is_it = |it: &Defined| it.name == entry.name;
-                let at = self.attached.indexes.iter().position(is_it);
-                let name = format!("{SHADOW}_{}", at.expect("each index of the table is known"));
-                let sql = text::index_on(sql, &self.table, SHADOW, &name);
-                (name, Some(sql))
-            }
-            _ => (entry.name.clone(), Some(sql.clone())),
-        }
-    }
-}
-
-/// An entry in the schema.
-struct Entry {
-    kind: String,
-    name: String,
-    is_new: bool,
-    root: i64,
-    sql: Option<String>,
-}
-
-/// The foreign keys of `table`: the parent and the columns of each.
-fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(String, String)>> {
-    let sql = "SELECT lower(max(\"table\")), lower(group_concat(\"from\" || ' ' || coalesce(\"to\", ''))) \
-               FROM (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY id";
-    all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
-}
-
-/// Whether the program of `query` reads one table, and makes of each row another one.
-fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
-    let mut explain = match raw.prepare(&format!("EXPLAIN {query}")) {
-        Err(error) => return Err(failure(ffi::SQLITE_AUTH, fault(error)?)),
-        Ok(explain) => explain,
-    };
-    let codes: Vec<String> = explain.query_map((), |row| row.get(1))?.collect::<Result<_>>()?;
-    let opened: Vec<_> = codes.iter().filter(|it| it.contains("Open")).collect();
-    Ok(opened == ["OpenRead"] && !codes.iter().any(|it| it.starts_with("Agg") || it == "Count"))
-}
-
-/// Those that write which rows have changed. `uniques` are the columns, with their collations, that
-/// `REPLACE` compares: it deletes the rows that are equal there, and fires no trigger for them.
-///
-/// `ON CONFLICT DO NOTHING`, unlike `OR IGNORE`, holds whatever the statement says that fires them.
-fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> Vec<String> {
-    let (table, key) = (quoted(&plan.table), quoted(&plan.key));
-    let log = |which: &str| {
-        format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING; ")
-    };
-    let replaced: String = uniques
-        .iter()
-        .map(|columns| {
-            let equal = columns.iter().map(|(column, collation)| {
-                format!("{0} COLLATE {1} = NEW.{0}", quoted(column), quoted(collation))
-            });
-            let equal: Vec<_> = equal.collect();
-            format!(
-                "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {} ON CONFLICT DO NOTHING; ",
-                equal.join(" AND ")
-            )
-        })
-        .collect();
-    let (old, new) = (log("OLD"), log("NEW"));
-    let mut all = vec![
-        ("insert", "AFTER INSERT", new.clone()),
-        ("update", "AFTER UPDATE", format!("{old}{new}")),
-        ("delete", "AFTER DELETE", old),
-    ];
-    if !replaced.is_empty() {
-        all.push(("replace_by_insert", "BEFORE INSERT", replaced.clone()));
-        all.push(("replace_by_update", "BEFORE UPDATE", replaced));
-    }
-    let create = |(name, event, body): &(&str, &str, String)| {
-        format!("CREATE TRIGGER {SHADOW}_{name} {event} ON {table} BEGIN {body}END")
-    };
-    all.iter().map(create).collect()
 }
