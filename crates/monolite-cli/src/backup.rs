@@ -73,11 +73,11 @@ pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -
     let is_over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut is_sized = false;
+            let mut total = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let progress = monitor.progress();
-                if progress.total > 0 && !std::mem::replace(&mut is_sized, true) {
-                    bar.begin(what, Some(progress.total));
+                if std::mem::replace(&mut total, progress.total) != progress.total {
+                    bar.begin(what, Some(total));
                 }
                 bar.advance_to(progress.done);
                 thread::park_timeout(TICK);

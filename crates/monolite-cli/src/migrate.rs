@@ -1,11 +1,11 @@
 //! `monolite migrate`: hands the arguments over, prints what was applied and what is pending.
 
 use crate::arguments::{Migrate, Migrated, Up};
-use crate::backup::open;
+use crate::backup::{open, watched};
 use crate::json;
 use crate::out::stdout;
 use anyhow::{Context as _, Result, bail};
-use monolite::{Database, MigrationStatus, Migrations, Planned};
+use monolite::{Database, MigrationStatus, Migrations, Planned, RebuildPhase};
 use serde::Serialize;
 use std::io::Write;
 
@@ -23,6 +23,18 @@ struct Record {
     /// What `plan` knows of those that are pending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rebuilds: Vec<Rebuild>,
+    /// An online rebuild that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilding: Option<Rebuilding>,
+}
+
+#[derive(Serialize)]
+struct Rebuilding {
+    migration: String,
+    table: String,
+    phase: &'static str,
+    rows: u64,
+    total: u64,
 }
 
 #[derive(Serialize)]
@@ -32,6 +44,7 @@ struct Rebuild {
     rows: Option<u64>,
     indexes: u64,
     seconds: f64,
+    online: bool,
 }
 
 #[derive(Serialize)]
@@ -48,6 +61,7 @@ pub(crate) fn run(command: &Migrate) -> Result<()> {
         Migrate::Plan(of) => plan(of),
         Migrate::Up(Up { of, dry_run: false }) => up(of),
         Migrate::Up(Up { of, dry_run: true }) => dry_run(of),
+        Migrate::Abort(of) => abort(of),
         Migrate::Verify(of) => verify(of),
     }
 }
@@ -77,6 +91,7 @@ fn rebuilds(planned: &Planned) -> impl Iterator<Item = Rebuild> {
         rows: it.rows,
         indexes: it.indexes,
         seconds: it.time.as_secs_f64(),
+        online: it.is_online,
     })
 }
 
@@ -92,7 +107,8 @@ fn up(of: &Migrated) -> Result<()> {
     let migrations = Migrations::from_directory(&of.dir)?;
     let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
     let before = migrations.status(&db)?.applied.len();
-    let up = migrations.up(&db).wait();
+    let up = migrations.up(&db);
+    let up = watched("migrating", &up.monitor(), || up.wait());
     let status = migrations.status(&db)?;
     db.close()?;
     let is_wrong = !status.problems.is_empty();
@@ -108,6 +124,13 @@ fn up(of: &Migrated) -> Result<()> {
     }
     up?;
     Ok(())
+}
+
+fn abort(of: &Migrated) -> Result<()> {
+    let db = open(&of.file, REMEDY)?;
+    let aborted = Migrations::abort(&db).wait();
+    db.close()?;
+    show(of, Record { pending: aborted?.into_iter().collect(), ..Record::default() })
 }
 
 fn verify(of: &Migrated) -> Result<()> {
@@ -126,7 +149,18 @@ fn record(status: MigrationStatus) -> Record {
         checksum: it.checksum,
     });
     let (applied, pending, problems) = (applied.collect(), status.pending, status.problems);
-    Record { applied, pending, problems, ..Record::default() }
+    let rebuilding = status.rebuilding.map(|it| Rebuilding {
+        migration: it.migration,
+        table: it.table,
+        phase: match it.phase {
+            RebuildPhase::Copying => "copying",
+            RebuildPhase::Following => "following",
+            RebuildPhase::Removing => "removing",
+        },
+        rows: it.rows,
+        total: it.total,
+    });
+    Record { applied, pending, problems, rebuilding, ..Record::default() }
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
@@ -143,10 +177,17 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
             let rows = it.rows.map_or_else(|| "?".into(), |rows| rows.to_string());
             writeln!(
                 out,
-                "         rebuilds {}: {rows} rows, {} indexes; writes wait for about {:.1} s",
-                it.table, it.indexes, it.seconds
+                "         rebuilds {}: {rows} rows, {} indexes; {} about {:.1} s",
+                it.table,
+                it.indexes,
+                if it.online { "online, for" } else { "writes wait for" },
+                it.seconds
             )?;
         }
+    }
+    if let Some(Rebuilding { migration, table, phase, rows, total }) = &record.rebuilding {
+        let how = "`migrate up` goes on, `migrate abort` ends it";
+        writeln!(out, "online   {migration}: {phase} {table}, {rows} of {total} rows; {how}")?;
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;

@@ -88,6 +88,9 @@ impl Authorizer {
             }
             return Authorization::Allow;
         }
+        if names::is_of_our_trigger(action, context.accessor) {
+            return Authorization::Allow;
+        }
         let traits = rules::traits(action, context.database_name);
         self.notes.add(traits);
         if traits.has(Traits::SCHEMA) {

@@ -52,6 +52,7 @@ pub use migrations::{AppliedMigration, Migrations};
 use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};
+pub use rebuild::{Online, OnlinePlan, RebuildPhase, Rebuilding, Room, Step};
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
@@ -390,6 +391,11 @@ impl Connection {
     /// The migrations in the file.
     pub fn migrations(&self) -> Migrations<'_> {
         Migrations(self)
+    }
+
+    /// The online rebuild of a table.
+    pub fn online(&self) -> Online<'_> {
+        Online(self)
     }
 
     /// The upkeep of the database.

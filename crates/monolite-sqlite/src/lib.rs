@@ -56,8 +56,9 @@ pub use authorizer::Authorizer;
 pub use blocks::return_large_blocks;
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement,
-    ForeignKeys, KeyTime, Keys, MAX_VALUE_BYTES, Maintenance, Migrations, Overdue, Pages, Role,
-    Savepoint, Settings, Unfit, UserSavepoint, Violation, test_overlay, trim_memory,
+    ForeignKeys, KeyTime, Keys, MAX_VALUE_BYTES, Maintenance, Migrations, Online, OnlinePlan,
+    Overdue, Pages, RebuildPhase, Rebuilding, Role, Room, Savepoint, Settings, Step, Unfit,
+    UserSavepoint, Violation, test_overlay, trim_memory,
 };
 pub use counts::Counts;
 pub use flag::Flag;

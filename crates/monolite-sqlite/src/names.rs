@@ -36,13 +36,23 @@ pub(crate) const KEYS: &str = "monolite_idempotency";
 /// Where it is kept which migrations were made.
 pub(crate) const MIGRATIONS: &str = "monolite_migrations";
 
-/// Makes the table of the keys and its index, and the table of the migrations.
-pub(crate) const DEFINITIONS: [&str; 3] = [
+/// Where it is kept how far the online rebuild of a table is.
+pub(crate) const REBUILD: &str = "monolite_rebuild_state";
+
+/// The keys of rows that were changed, and are still to be copied by an online rebuild.
+pub(crate) const DIRTY: &str = "monolite_rebuild_dirty";
+
+/// Makes the table of the keys and its index, that of the migrations, and those of an online
+/// rebuild.
+pub(crate) const DEFINITIONS: [&str; 5] = [
     "CREATE TABLE monolite_idempotency(key TEXT PRIMARY KEY, outcome BLOB NOT NULL, \
      expires INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE INDEX monolite_idempotency_expires ON monolite_idempotency(expires)",
     "CREATE TABLE monolite_migrations(number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
      checksum TEXT NOT NULL, applied INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE monolite_rebuild_state(name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, \
+     WITHOUT ROWID",
+    "CREATE TABLE monolite_rebuild_dirty(key INTEGER PRIMARY KEY) STRICT, WITHOUT ROWID",
 ];
 
 /// A name as SQL says it, whatever it is.
@@ -75,6 +85,12 @@ pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> 
         });
     }
     let name = named(action).into_iter().find(|name| is_ours(name))?;
+    if let AuthAction::DropTrigger { table_name, .. } = action {
+        return Some(format!(
+            "dropping {table_name} is refused while it is rebuilt online; abort that first \
+             (Migrations::abort)"
+        ));
+    }
     Some(format!(
         "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \
          in them can be neither read nor changed (idempotency keys: Transaction::commit_once, \
@@ -125,18 +141,26 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
     }
 }
 
+/// Whether `action` is what the engine's own trigger does when a statement of a user fires it. A
+/// user can give a name of ours to a table of `WITH`, which is an `accessor`, too; but none of
+/// those inserts.
+pub(crate) fn is_of_our_trigger(action: &AuthAction<'_>, accessor: Option<&str>) -> bool {
+    let is_logged = matches!(action, AuthAction::Insert { table_name } if *table_name == DIRTY);
+    is_logged && accessor.is_some_and(is_ours)
+}
+
 /// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which
-/// are its parameters.
-pub(crate) const FIND: &str = "SELECT type || ' ' || name FROM sqlite_schema \
+/// are its parameters; what an online rebuild has made, too.
+pub(crate) const FIND: &str = "SELECT type || ' ' || name, sql FROM sqlite_schema \
      WHERE (instr(lower(sql), 'monolite_') AND (instr(lower(sql), 'monolite_idempotency') \
-     OR instr(lower(sql), 'monolite_migrations')) OR lower(name) GLOB 'monolite_*') \
-     AND sql <> ?1 AND sql <> ?2 AND sql <> ?3";
+     OR instr(lower(sql), 'monolite_migrations') OR instr(lower(sql), 'monolite_rebuild')) \
+     OR lower(name) GLOB 'monolite_*') AND sql NOT IN (?1, ?2, ?3, ?4, ?5)";
 
 /// The refusal of what [`FIND`] has found.
 pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
-         whatever names {KEYS} or {MIGRATIONS}; choose another name"
+         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name"
     );
     failure(ffi::SQLITE_AUTH, text)
 }

@@ -19,6 +19,7 @@ mod hostile;
 mod images;
 mod kills;
 mod overload;
+mod rebuilds;
 mod server;
 mod soak;
 mod sweeps;
@@ -33,7 +34,7 @@ mod writing;
 mod wrong;
 
 /// All checks, in the order in which they are run: short and telling ones first.
-pub static CHECKS: [&Check; 16] = [
+pub static CHECKS: [&Check; 17] = [
     &images::CHECK,
     &environment::CHECK,
     &sweeps::CHECK,
@@ -44,6 +45,7 @@ pub static CHECKS: [&Check; 16] = [
     &differential::CHECK,
     &flips::CHECK,
     &kills::CHECK,
+    &rebuilds::CHECK,
     &tenants::CHECK,
     &server::CHECK,
     &clients::CHECK,

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
 use crate::jobs::{Job, Jobs};
-use crate::maintenance::{self, Checked, Checkpointed, Vacuumed};
+use crate::maintenance::{self, Checked, Checkpointed, Maintenance, Vacuumed};
 use crate::options::{Durability, Options};
 use crate::parameters::IntoParameters;
 use crate::read::handle::{Answer, Read};
@@ -659,7 +659,7 @@ impl<E> Database<E> {
     /// From the handle: `Overloaded` when another checkpoint is under way for five seconds;
     /// `Storage` when the disk is full or fails, `Poisoned`, `Closed`.
     pub fn checkpoint(&self) -> Job<Checkpointed> {
-        let maintenance = self.handle.engine.maintenance().clone();
+        let maintenance = self.maintenance();
         self.jobs().start(Caller::default(), move |job| maintenance.checkpoint(job))
     }
 
@@ -685,7 +685,7 @@ impl<E> Database<E> {
     #[track_caller]
     pub fn check(&self) -> Job<Checked> {
         let caller = self.caller(CallKind::Copy);
-        let maintenance = self.handle.engine.maintenance().clone();
+        let maintenance = self.maintenance();
         self.jobs().start(caller, move |job| maintenance.check(job))
     }
 
@@ -729,6 +729,10 @@ impl<E> Database<E> {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.handle.engine
+    }
+
+    pub(crate) fn maintenance(&self) -> Maintenance {
+        self.handle.engine.maintenance().clone()
     }
 
     pub(crate) fn jobs(&self) -> &Jobs {

@@ -101,7 +101,10 @@ pub use database::Database;
 pub use error::{Constraint, ConstraintKind, Error, ErrorKind, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
 pub use maintenance::{Checked, Checkpointed, Vacuumed};
-pub use migrations::{Applied, MigrationStatus, Migrations, Planned, PlannedRebuild};
+pub use migrations::{
+    Applied, MigrationStatus, Migrations, OnlineRebuild, Planned, PlannedRebuild,
+};
+pub use monolite_sqlite::RebuildPhase;
 pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;

@@ -250,7 +250,7 @@ impl Maintenance {
         outcome.map_err(|error| error.context(format!("table {name}")))
     }
 
-    fn on_snapshot<T>(
+    pub(crate) fn on_snapshot<T>(
         &self,
         job: &JobContext,
         run: impl FnOnce(&Reader) -> Result<T>,

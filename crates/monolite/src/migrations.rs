@@ -25,6 +25,7 @@
 
 mod directives;
 mod directory;
+mod online;
 mod rehearsal;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,8 @@ use crate::error::{Error, ErrorKind, Result, within};
 use crate::jobs::Job;
 use crate::tx::Tx;
 use directives::Directives;
+use online::Online;
+pub use online::OnlineRebuild;
 pub use rehearsal::{Planned, PlannedRebuild};
 
 /// What a migration may take unless it is said otherwise: an index on 100 million rows.
@@ -117,6 +120,9 @@ pub struct MigrationStatus {
     /// What is wrong: a migration that was edited after it was applied, is missing, or comes before
     /// one that was applied. Nothing is applied then.
     pub problems: Vec<String>,
+    /// The online rebuild that is under way: of a pending migration, or one whose old rows are
+    /// still to be deleted. Two looks at it tell its rate.
+    pub rebuilding: Option<OnlineRebuild>,
 }
 
 /// A migration that was applied.
@@ -224,8 +230,10 @@ impl Migrations {
     /// Those of [`Read::wait`](crate::Read::wait).
     pub fn status<E>(&self, db: &Database<E>) -> Result<MigrationStatus> {
         let db = db.with_error::<Error>();
-        let applied = db.read(|tx| tx.migrations()).wait()?;
-        Ok(self.compared_with(&applied))
+        let (applied, rebuilding) =
+            db.read(|tx| Ok((tx.migrations()?, tx.rebuilding()?))).wait()?;
+        let rebuilding = rebuilding.map(Into::into);
+        Ok(MigrationStatus { rebuilding, ..self.compared_with(&applied) })
     }
 
     /// Sees whether all of them were applied to `db`, and no others, as they are now: what a
@@ -248,28 +256,39 @@ impl Migrations {
     /// Applies those that are pending, and gives their names. Each is a transaction of its own, for
     /// which all other writes wait, and reads do not. The handle's progress counts migrations.
     ///
+    /// One that rebuilds a table online is many transactions, and other writes go on between them;
+    /// the handle's progress counts its rows. It goes on where an earlier call was cancelled, has
+    /// failed, or ended with its process.
+    ///
     /// # Errors
     /// From the handle: `Invalid` when one that was applied has been edited, is missing or comes
     /// after one that is pending, and for SQL that is refused in a migration (`BEGIN`, a parameter,
     /// with foreign keys on a `DROP TABLE` of a table that another one references), and for a
     /// declared rebuild with all that does not work with the new table; `Constraint` with the keys
     /// of the rows that it does not take; those of the SQL. The migration's name, the line and the
-    /// column come before. What was applied before stays.
+    /// column come before. What was applied before stays. `Storage` when the disk has no room for
+    /// the copy of an online rebuild.
     ///
     /// # Cancellation
-    /// One that is under way is applied; those after it are not.
+    /// One that is under way is applied; those after it are not. An online rebuild is paused.
     ///
     /// # Durability
     /// As that of [`Database::write`]; it does not wait for an archive.
     pub fn up<E>(&self, db: &Database<E>) -> Job<Vec<String>> {
-        let (all, writes) = (self.clone(), Arc::clone(db.writes()));
+        let (all, writes, maintenance) = (self.clone(), Arc::clone(db.writes()), db.maintenance());
         db.jobs().start(Caller::default(), move |job| {
+            let time_limit = all.time_limit;
+            let online = Online { writes: &writes, maintenance: &maintenance, job, time_limit };
+            online.settle(&all)?;
             let mut applied = Vec::new();
             for (done, migration) in all.list.iter().enumerate() {
                 job.tell(done as u64, all.list.len() as u64);
                 job.check()?;
-                let applied_it = all.apply(migration, &writes).wait();
-                if applied_it.map_err(|error| migration.named_in(error))?? {
+                let applied_it = match &migration.directives.online {
+                    Some(table) => online.apply(&all, migration, table),
+                    None => all.apply(migration, &writes).wait().flatten(),
+                };
+                if applied_it.map_err(|error| migration.named_in(error))? {
                     applied.push(migration.name.clone());
                 }
             }
@@ -399,7 +418,10 @@ impl Migration {
     /// Applies and notes it in the open transaction.
     fn run(&self, tx: &Tx<'_>) -> Result<()> {
         let of_it = |error: Error| self.named_in(error);
-        let run = || tx.run_migration(&self.name, &self.sql, &self.directives.rebuilds);
+        let run = || match &self.directives.online {
+            Some(table) => self.rebuild_at_once(tx, table).map_err(of_it),
+            None => tx.run_migration(&self.name, &self.sql, &self.directives.rebuilds),
+        };
         match self.directives.foreign_keys {
             ForeignKeys::On => run()?,
             ForeignKeys::Off => {

@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, GivenRowids, UserSavepoint, rusqlite};
+use monolite_sqlite::{Connection, GivenRowids, Online, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
 
 use crate::activity::Trace;
@@ -207,6 +207,19 @@ impl<'c> Tx<'c> {
             let place = format!("migration {name}:{}:{}", failed.line, failed.column);
             self.explain(&failed.sql, failed.error).context(place)
         })
+    }
+
+    /// Does a step of the online rebuild of a table.
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub(crate) fn rebuild_online<T>(
+        &self,
+        step: impl FnOnce(Online<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let _running = self.enter("rebuilding a table online")?;
+        self.may_have_written.set(true);
+        Ok(step(self.connection.online()).inspect_err(|_| self.connection.note_failure())?)
     }
 
     /// As [`monolite_sqlite::ForeignKeys::during`].

@@ -20,7 +20,9 @@ pub(crate) enum Amounts {
 }
 
 /// What the gate asks for.
-const GATE: [&str; 28] = [
+const GATE: [&str; 30] = [
+    "--rebuilds",
+    "15",
     "--kills",
     "60",
     "--tenants",
@@ -55,7 +57,9 @@ const GATE: [&str; 28] = [
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
 /// What a release asks for: some hours.
-const RELEASE: [&str; 31] = [
+const RELEASE: [&str; 33] = [
+    "--rebuilds",
+    "300",
     "--kills",
     "5000",
     "--tenants",

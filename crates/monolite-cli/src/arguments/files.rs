@@ -68,6 +68,8 @@ pub(crate) enum Migrate {
     Plan(Migrated),
     /// Apply those that are pending; creates FILE when there is none
     Up(Up),
+    /// End the online rebuild that is under way, and delete what it has made
+    Abort(Migrated),
     /// Fail unless all are applied, as they are now
     Verify(Migrated),
 }

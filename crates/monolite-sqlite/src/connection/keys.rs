@@ -206,7 +206,7 @@ impl Keys<'_> {
 
     fn make_keys(self) -> Result<()> {
         self.0.unsettle(Traits::SCHEMA);
-        let [table, index, _] = names::DEFINITIONS;
+        let [table, index, ..] = names::DEFINITIONS;
         self.0.raw().execute_batch(&format!("{table};{index}"))
     }
 }

@@ -76,7 +76,7 @@ impl Migrations<'_> {
     }
 
     /// Sees whether a user may say the query, in which no name in double quotes is a text.
-    fn prepare_query(self, select: &str) -> Result<()> {
+    pub(super) fn prepare_query(self, select: &str) -> Result<()> {
         let _quotes = Quotes::are_names(self.0.raw())?;
         let _migrating = self.0.authorizer.drops.migrating();
         refuse_parameters(&self.0.prepare(select)?)
@@ -114,7 +114,7 @@ impl Migrations<'_> {
         };
         self.0.as_engine(|| match insert() {
             Err(error) if is_missing(&error) => {
-                let [.., definition] = names::DEFINITIONS;
+                let [_, _, definition, ..] = names::DEFINITIONS;
                 self.0.unsettle(Traits::SCHEMA);
                 self.0.raw().execute_batch(definition)?;
                 insert()

@@ -24,6 +24,7 @@
 
 mod attached;
 mod fill;
+mod online;
 mod text;
 
 use rusqlite::config::DbConfig;
@@ -36,6 +37,7 @@ use crate::traits::Traits;
 pub(super) use attached::Quotes;
 use attached::{Attached, Compiled, Defined, Shape, fault, reason};
 use fill::Fill;
+pub use online::{Online, OnlinePlan, RebuildPhase, Rebuilding, Room, Step};
 pub(super) use text::{Creation, is_query};
 
 /// The new table until it has the name of the old one. Its indexes are numbered behind that.
@@ -79,11 +81,15 @@ impl Connection {
     pub(super) fn rebuild(&self, creation: &Creation<'_>, select: Option<&str>) -> Result<()> {
         let has_keys = self.raw().db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY);
         assert_eq!(has_keys, Ok(false), "a table is rebuilt with foreign keys off");
+        self.rebuilding(|| Rebuild::begin(self, creation).and_then(|it| it.run(select)))
+    }
+
+    /// Runs `run`, which changes the schema as the engine.
+    fn rebuilding<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         self.flush_virtual_tables()?;
         let rebuild = || {
-            let ended = Rebuild::begin(self, creation).and_then(|rebuild| rebuild.run(select));
             // The place in a statement of the engine's is none in the user's text.
-            ended.map_err(|error| match error {
+            run().map_err(|error| match error {
                 rusqlite::Error::SqlInputError { error, msg, .. } => {
                     failure(error.extended_code, msg)
                 }
@@ -116,7 +122,7 @@ impl<'c> Rebuild<'c> {
             Some((_, false, _)) => return refuse("it is a view; drop it, and create it again"),
             None => return refuse("there is no such table; leave the directive out to create it"),
         };
-        if let Some(why) = connection.refuse_blob_of(&table)? {
+        if let Some(why) = connection.refuse_kept(&table)? {
             return refuse(&why);
         }
         if creation.is_of_query {
@@ -143,7 +149,7 @@ impl<'c> Rebuild<'c> {
             // One by one, into all unique indexes.
             self.execute(&format!("DELETE FROM main.{SHADOW}"))?;
             self.create_indexes(&new)?;
-            let found = fill.find_refused(self.connection.raw())?;
+            let found = fill.find_refused(self.connection.raw(), "")?;
             self.faults.rows = found.map(|text| self.with_names(text));
         }
         self.swap(&new)?;
@@ -160,7 +166,7 @@ impl<'c> Rebuild<'c> {
     /// Fills the new table; tells whether it takes all rows, and has none otherwise.
     fn fill(&mut self, fill: &Fill) -> Result<bool> {
         let raw = self.connection.raw();
-        let rows = match raw.execute(&fill.insert(), ()) {
+        let (rows, lost) = match fill.copy(raw, "") {
             Err(error) if fill::is_of_row(&error) => return Ok(false),
             filled => filled.map_err(|error| self.told(&error))?,
         };
@@ -173,7 +179,7 @@ impl<'c> Rebuild<'c> {
                 self.table
             ));
         }
-        self.faults.rows = fill.find_lost(raw)?;
+        self.faults.rows = lost.map(|text| self.with_names(text));
         Ok(true)
     }
 
@@ -242,10 +248,14 @@ impl<'c> Rebuild<'c> {
                 raw.execute(sql, (&self.creation.table, last))?;
             }
         }
+        self.with_writable_schema(|| self.write_schema())
+    }
+
+    fn with_writable_schema(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        let raw = self.connection.raw();
         // Refused to everybody in defensive mode.
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-        let written =
-            raw.execute_batch("PRAGMA writable_schema = ON").and_then(|()| self.write_schema());
+        let written = raw.execute_batch("PRAGMA writable_schema = ON").and_then(|()| write());
         let reset = raw.execute_batch("PRAGMA writable_schema = RESET");
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         written.and(reset)

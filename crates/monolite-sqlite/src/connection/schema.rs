@@ -142,20 +142,38 @@ impl Connection {
     /// # Errors
     /// `SQLITE_AUTH` when something does; those of SQLite.
     pub fn check_names(&self) -> Result<()> {
-        let first = |find: &mut Statement<'_>| {
-            let found = find.query_row(names::DEFINITIONS, |row| row.get::<_, String>(0));
-            found.optional()
+        let all = |find: &mut Statement<'_>| {
+            let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+            find.query_map(names::DEFINITIONS, of)?.collect::<Result<Vec<_>>>()
         };
-        let found = self.as_engine(|| self.prepared.with_own(Own::FindNames, first))?;
-        found.map_or(Ok(()), |found| Err(names::refused(&found)))
+        for (found, sql) in self.as_engine(|| self.prepared.with_own(Own::FindNames, all))? {
+            if !self.online().has_made(&sql)? {
+                return Err(names::refused(&found));
+            }
+        }
+        Ok(())
     }
 
-    /// Returns why a blob of `table` must not be written: the table belongs to the engine, SQLite
-    /// or a virtual table. For blobs SQLite asks neither the authorizer nor its own defensive mode.
+    /// Returns why a blob of `table` must not be written: it is kept by others, or rebuilt online.
+    /// For blobs SQLite asks neither the authorizer nor its own defensive mode, and fires no
+    /// trigger.
     ///
     /// # Errors
     /// Those of SQLite.
     pub fn refuse_blob_of(&self, table: &str) -> Result<Option<String>> {
+        if self.online().is_rebuilding(table)? {
+            let reason = format!(
+                "{table} cannot be written to by a blob while it is rebuilt online, as that fires \
+                 no trigger; use UPDATE, or wait"
+            );
+            return Ok(Some(reason));
+        }
+        self.refuse_kept(table)
+    }
+
+    /// Returns why `table` must not be changed by other means than SQL: it belongs to the engine,
+    /// SQLite or a virtual table.
+    pub(super) fn refuse_kept(&self, table: &str) -> Result<Option<String>> {
         if names::is_ours(table) || names::begins(table, "sqlite_") {
             let kept = format!("{table} cannot be written to: the engine or SQLite keeps it");
             return Ok(Some(kept));

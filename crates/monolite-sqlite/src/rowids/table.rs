@@ -110,10 +110,12 @@ impl Table {
         let key = alias.into_iter().chain(hidden).collect();
         let mut ask = connection.prepare(
             "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) = \
-             lower(?1)",
+             lower(?1) AND lower(name) NOT GLOB 'monolite_*'",
         )?;
         let triggers = ask.query_map([&name], |row| row.get(0))?.collect::<Result<_>>()?;
-        let sql = "SELECT EXISTS(SELECT 1 FROM main.sqlite_schema WHERE type = 'trigger')";
+        // Those of an online rebuild heed no key.
+        let sql = "SELECT EXISTS(SELECT 1 FROM main.sqlite_schema WHERE type = 'trigger' AND \
+                   lower(name) NOT GLOB 'monolite_*')";
         let has_triggers_somewhere = connection.query_row(sql, [], |row| row.get(0))?;
         let columns = columns.into_iter().filter(|it| !it.is_hidden).map(|it| it.name).collect();
         let table =

@@ -1,5 +1,6 @@
 //! Migrations: each once, whole, in order, by one process or several.
 
+mod online;
 mod rebuild;
 
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! # Format
 //! A directive is a comment of one line, with nothing but blanks and other comments before it:
 //! `-- monolite: foreign_keys=off`, or `-- monolite: rebuild=` with the name of a table, which has
-//! foreign keys off, too.
+//! foreign keys off, too; or that with ` online` behind it, alone in its file.
 //!
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
@@ -19,12 +19,17 @@ use super::wrong;
 /// What begins a directive.
 const DIRECTIVE: &str = "-- monolite:";
 
+/// What is behind the name of a table that is rebuilt while it is used.
+const ONLINE: &str = " online";
+
 /// How a migration is applied.
 #[derive(Debug, Default)]
 pub(super) struct Directives {
     pub(super) foreign_keys: ForeignKeys,
     /// The tables that it rebuilds.
     pub(super) rebuilds: Vec<String>,
+    /// The table that it rebuilds online.
+    pub(super) online: Option<String>,
 }
 
 /// What the directives of the migration `name` say, whose text is `sql`.
@@ -32,7 +37,7 @@ pub(super) struct Directives {
 /// # Errors
 /// `Invalid` for a comment that looks like a directive and is none, and for one without an end.
 pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
-    let mut directives = Directives::default();
+    let (mut directives, mut count) = (Directives::default(), 0);
     let comments = comments(sql);
     let line_of = |comment: &Comment<'_>| sql[..comment.at].matches('\n').count() + 1;
     if let Some(open) = comments.iter().find(|comment| comment.is_open) {
@@ -47,6 +52,9 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
         let said = said.map(|said| said.trim().split_once('='));
         match said {
             Some(Some(("foreign_keys", "off"))) => {}
+            Some(Some(("rebuild", table))) if table.ends_with(ONLINE) => {
+                directives.online = Some(table.trim_end_matches(ONLINE).into());
+            }
             Some(Some(("rebuild", table))) if !table.is_empty() => {
                 directives.rebuilds.push(table.into());
             }
@@ -55,13 +63,24 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
                 return Err(wrong(&format!(
                     "the migration {name}:{line} has the comment {:?}, which looks like a \
                      directive and is not known as one; there are \"{DIRECTIVE} \
-                     foreign_keys=off\" and \"{DIRECTIVE} rebuild=TABLE\", before the first \
-                     statement: write it so and there, or reword the comment",
+                     foreign_keys=off\" and \"{DIRECTIVE} rebuild=TABLE\" or \"rebuild=TABLE \
+                     online\", before the first statement: write it so and there, or reword the \
+                     comment",
                     comment.text
                 )));
             }
         }
+        count += 1;
+    }
+    let is_alone = directives.online.is_some() && count == 1;
+    if !is_alone && count > 0 {
         directives.foreign_keys = ForeignKeys::Off;
+    }
+    if directives.online.is_some() && !is_alone {
+        return Err(wrong(&format!(
+            "the migration {name} rebuilds a table online, which no other directive can be beside; \
+             make several migrations"
+        )));
     }
     Ok(directives)
 }

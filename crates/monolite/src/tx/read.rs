@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use monolite_sqlite::{
     AppliedMigration, AutoVacuum, Connection, GivenRowids, Interruption, Numbering, PageSet,
-    Traits, Violation, rusqlite,
+    Rebuilding, Traits, Violation, rusqlite,
 };
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
@@ -258,6 +258,15 @@ impl<'c> ReadTx<'c> {
     pub(crate) fn migrations(&self) -> Result<Vec<AppliedMigration>> {
         let _running = self.enter("finding migrations")?;
         Ok(self.connection.migrations().applied()?)
+    }
+
+    /// How far the online rebuild of a table is, if one is under way.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn rebuilding(&self) -> Result<Option<Rebuilding>> {
+        let _running = self.enter("finding an online rebuild")?;
+        Ok(self.connection.online().state()?)
     }
 
     /// Whether the transaction, as it is now, violates a foreign key that is checked at its end:

@@ -1,10 +1,8 @@
 //! Owns how the new table gets its rows: by one statement, and one by one to find those that it
 //! does not take.
 
-use std::fmt::Write as _;
-
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, Result, Row, ffi};
+use rusqlite::{Connection, ErrorCode, Result, Row, Statement, ffi};
 
 use super::attached::{Column, Shape};
 use super::{Rebuild, SHADOW};
@@ -24,16 +22,31 @@ const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
 #[derive(Debug)]
 pub(super) struct Fill {
     /// The columns that get a value.
-    targets: Vec<String>,
-    /// Gives the values, as `c0`, `c1` ….
-    source: String,
+    pub(super) targets: Vec<String>,
+    /// What they get.
+    values: Vec<String>,
+    /// The columns of [`GIVEN`].
+    given: Vec<String>,
+    /// Gives the values, as `c0`, `c1` …: this, which rows, and `tail`.
+    head: String,
+    tail: String,
     /// Which of the targets say which row it is.
-    key: Vec<usize>,
-    /// Which of them may have got another value than the source gives.
-    converted: Vec<usize>,
+    pub(super) key: Vec<usize>,
     /// Whether a value may be another one than in the old table.
     pub(super) may_differ: bool,
+    /// What to do about rows that the new table does not take.
+    pub(super) remedy: &'static str,
 }
+
+/// What the key of the old table is called in a SELECT that an online rebuild limits to some rows.
+const OLD_KEY: &str = "monolite_key";
+
+/// What the rows of a SELECT are called. Its columns are `n0`, `n1` …: a subquery may call them
+/// otherwise than the SELECT alone.
+const GIVEN: &str = "monolite_given";
+
+const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert them by a \
+                      SELECT behind it";
 
 impl Fill {
     /// That of `select`, or of the columns with the same names.
@@ -41,35 +54,12 @@ impl Fill {
     /// # Errors
     /// `SQLITE_AUTH` when the SELECT gives other columns than it has to.
     pub(super) fn new(rebuild: &Rebuild<'_>, new: &Shape, select: Option<&str>) -> Result<Fill> {
-        // By that name a full-text table asks for its contents, and most SQL for rowids.
-        let hides_rowid = |it: &&Column| {
-            it.name.eq_ignore_ascii_case("rowid")
-                && new.rowid.as_ref() != Some(&it.name)
-                && rebuild.old.column("rowid").is_none()
-        };
-        if let Some(Column { name, .. }) = new.columns.iter().find(hides_rowid) {
-            let text = format!(
-                "{} is not rebuilt: a column {name} would hide the rowid; give it another name",
-                rebuild.table
-            );
-            return Err(failure(ffi::SQLITE_AUTH, text));
-        }
+        refuse_columns(rebuild, new, select)?;
         let numbers = "row_number() OVER ()".to_owned();
         let mut pairs: Vec<(String, String)> = Vec::new();
+        let mut given: Vec<String> = Vec::new();
         let from = match select {
             None => {
-                let is_stored = |it: &&Column| {
-                    rebuild.old.column(&it.name).is_some_and(|old| !old.is_generated)
-                };
-                let computed = new.columns.iter().filter(|it| it.is_generated).find(is_stored);
-                if let Some(Column { name, .. }) = computed {
-                    let text = format!(
-                        "{} is not rebuilt: {name} has values, and would be computed; if these may \
-                         go, leave it out in a SELECT behind the CREATE TABLE",
-                        rebuild.table
-                    );
-                    return Err(failure(ffi::SQLITE_AUTH, text));
-                }
                 let both = new.columns.iter().filter(|it| !it.is_generated);
                 let both = both.filter_map(|it| Some((it, rebuild.old.column(&it.name)?)));
                 pairs.extend(both.map(|(new, old)| (new.name.clone(), quoted(&old.name))));
@@ -77,11 +67,12 @@ impl Fill {
             }
             Some(select) => {
                 let statement = rebuild.connection.raw().prepare(select)?;
-                for column in statement.columns() {
-                    pairs.push((target(new, column.name()), quoted(column.name())));
+                for (at, column) in statement.columns().enumerate() {
+                    pairs.push((target(new, column.name()), format!("n{at}")));
                 }
                 refuse_select(rebuild, new, &pairs)?;
-                format!("({}\n)", select.trim_end().trim_end_matches(';'))
+                given = (0..pairs.len()).map(|at| format!("n{at}")).collect();
+                GIVEN.to_owned()
             }
         };
         let has = |name: &str| pairs.iter().any(|(it, _)| it.eq_ignore_ascii_case(name));
@@ -92,29 +83,50 @@ impl Fill {
         let at = |name: &str| pairs.iter().position(|(it, _)| it.eq_ignore_ascii_case(name));
         let key = match &new.rowid {
             Some(rowid) => at(rowid).into_iter().collect(),
-            None => new.primary_key().iter().filter_map(|it| at(it)).collect(),
+            None => {
+                let mut key: Vec<_> = new.columns.iter().filter(|it| it.place_in_key > 0).collect();
+                key.sort_by_key(|it| it.place_in_key);
+                key.into_iter().filter_map(|it| at(&it.name)).collect()
+            }
         };
         let is_converted = |it: &&Column| {
             let old = rebuild.old.column(&it.name).filter(|_| select.is_none());
             old.is_none_or(|old| old.form != it.form)
         };
-        let converted = new.columns.iter().filter(is_converted).filter_map(|it| at(&it.name));
-        let converted: Vec<_> = converted.collect();
-        let values = pairs.iter().enumerate().map(|(at, (_, value))| format!("{value} AS c{at}"));
-        let source = format!("SELECT {} FROM {from}", values.collect::<Vec<_>>().join(", "));
+        let is_any_converted =
+            new.columns.iter().filter(is_converted).any(|it| at(&it.name).is_some());
         let is_same_key = new
             .rowid
             .as_ref()
             .is_none_or(|it| new.column(it).is_none() || Some(it) == rebuild.old.rowid.as_ref());
-        let may_differ = select.is_some() || !converted.is_empty() || !is_same_key;
-        let targets = pairs.into_iter().map(|(target, _)| target).collect();
-        Ok(Fill { targets, source, key, converted, may_differ })
+        let may_differ = select.is_some() || is_any_converted || !is_same_key;
+        let (targets, values): (_, Vec<_>) = pairs.into_iter().unzip();
+        let values_from = format!("{} FROM {from}", named(&values));
+        let (head, tail) = match select {
+            None => (format!("SELECT {values_from}"), String::new()),
+            Some(select) => (head_of(&given, own(select)), format!(") SELECT {values_from}")),
+        };
+        let remedy = REMEDY;
+        Ok(Fill { targets, values, given, head, tail, key, may_differ, remedy })
     }
 
-    /// The statement that fills the table. `OR ABORT` has no conflict clause of the table drop
-    /// rows.
-    pub(super) fn insert(&self) -> String {
-        format!("{} {}", self.into(), self.source)
+    /// Has the SELECT, which can be limited to some rows by what comes behind it, give the old
+    /// `key` of each row too, and takes that for the new one. `from` is where its FROM is. Gives
+    /// what is before and behind that limit in a query for the old keys of rows whose key it
+    /// changes.
+    pub(super) fn keep_key(&mut self, select: &str, from: usize, key: &str) -> (String, String) {
+        let (items, table) = own(select).split_at(from);
+        self.given.push(OLD_KEY.into());
+        self.head = head_of(&self.given, &format!("{items}, {} AS {OLD_KEY} {table}", quoted(key)));
+        let own = std::mem::replace(&mut self.values[self.key[0]], OLD_KEY.into());
+        self.tail = format!(") SELECT {} FROM {GIVEN}", named(&self.values));
+        let changed = format!(") SELECT {OLD_KEY} FROM {GIVEN} WHERE {own} IS NOT {OLD_KEY}");
+        (self.head.clone(), changed)
+    }
+
+    /// Gives the values of the rows that the clause `only` lets through.
+    pub(super) fn source(&self, only: &str) -> String {
+        format!("{}{only}{}", self.head, self.tail)
     }
 
     fn into(&self) -> String {
@@ -122,80 +134,87 @@ impl Fill {
         format!("INSERT OR ABORT INTO main.{SHADOW}({})", targets.join(", "))
     }
 
-    /// Says which rows have a value that is another one as the type of its new column: that cannot
-    /// be converted back.
+    /// Fills the table with the rows that `only` lets through. Gives how many there are, and which
+    /// of them have got a value that is another one as the type of its column. `OR ABORT` has no
+    /// conflict clause of the table drop rows.
     ///
     /// # Errors
-    /// Those of SQLite.
-    pub(super) fn find_lost(&self, connection: &Connection) -> Result<Option<String>> {
-        if !self.may_differ || self.key.is_empty() {
-            return Ok(None);
+    /// Those of SQLite; of a row that the new table does not take, with some of the others in it.
+    pub(super) fn copy(
+        &self,
+        connection: &Connection,
+        only: &str,
+    ) -> Result<(u64, Option<String>)> {
+        if !self.may_differ {
+            let insert = format!("{} {}", self.into(), self.source(only));
+            return Ok((connection.execute(&insert, ())? as u64, None));
         }
-        let of_new = |at: &usize| format!("new.{}", quoted(&self.targets[*at]));
-        // A NULL as the key becomes a number, and no row of the source has that one.
-        let first = self.targets[self.key[0]].replace('\'', "''");
-        let none = format!(
-            " WHEN {} IS NULL THEN '{first} would become another number'",
-            of_new(&self.key[0])
-        );
-        let lost = self.converted.iter().fold(none, |mut text, at| {
-            let (old, new) = (format!("old.c{at}"), of_new(at));
-            let name = self.targets[*at].replace('\'', "''");
-            let _ = write!(
-                text,
-                " WHEN typeof({old}) <> typeof({new}) AND (+{old}) IS NOT (CASE WHEN \
-                 typeof({new}) IN ('integer', 'real') AND typeof({old}) <> 'text' THEN +{new} WHEN \
-                 typeof({old}) = 'integer' THEN CAST({new} AS INTEGER) WHEN typeof({old}) = 'real' \
-                 THEN CAST({new} AS REAL) ELSE CAST({new} AS TEXT) END) COLLATE BINARY THEN \
-                 '{name}: ' || substr(quote({old}), 1, {SHOWN}) || ' would become ' || \
-                 substr(quote({new}), 1, {SHOWN})"
-            );
-            text
-        });
-        let same = self.key.iter().map(|at| format!("{} = old.c{at}", of_new(at)));
-        let sql = format!(
-            "SELECT * FROM (SELECT old.*, CASE{lost} END AS lost FROM ({}) AS old LEFT JOIN \
-             main.{SHADOW} AS new ON {}) WHERE lost IS NOT NULL",
-            self.source,
-            same.collect::<Vec<_>>().join(" AND ")
-        );
-        let (mut find, mut found) = (connection.prepare(&sql)?, Found::default());
-        let mut rows = find.query(())?;
+        let returned: Vec<_> = self.targets.iter().map(|it| quoted(it)).collect();
+        let insert = format!("{} RETURNING {}", self.insert_one(), returned.join(", "));
+        let (mut insert, mut found) = (connection.prepare(&insert)?, Found::default());
+        let mut as_text = connection.prepare("SELECT CAST(?1 AS TEXT)")?;
+        let (mut select, mut count) = (connection.prepare(&self.source(only))?, 0);
+        let mut rows = select.query(())?;
         while let Some(row) = rows.next()? {
-            found.add(|| Ok(format!("{}: {}", self.name(row)?, row.get::<_, String>("lost")?)))?;
+            count += 1;
+            self.bind(&mut insert, row)?;
+            let mut inserted = insert.raw_query();
+            let Some(new) = inserted.next()? else { continue };
+            for (at, target) in self.targets.iter().enumerate() {
+                let (old, new) = (row.get_ref(at)?, new.get_ref(at)?);
+                if !is_kept(old, new, &mut as_text)? {
+                    let lost = format!("{target}: {} would become {}", shown(old), shown(new));
+                    found.add(|| Ok(self.name(row)? + &lost))?;
+                    break;
+                }
+            }
+            while inserted.next()?.is_some() {}
         }
-        Ok(found.told("would lose a part of a value"))
+        Ok((count, found.told("would lose a part of a value", self.remedy)))
+    }
+
+    /// Inserts one row, with its values as parameters.
+    fn insert_one(&self) -> String {
+        let places: Vec<_> = (1..=self.targets.len()).map(|at| format!("?{at}")).collect();
+        format!("{} VALUES ({})", self.into(), places.join(", "))
+    }
+
+    fn bind(&self, insert: &mut Statement<'_>, row: &Row<'_>) -> Result<()> {
+        (0..self.targets.len()).try_for_each(|at| {
+            insert.raw_bind_parameter(at + 1, ToSqlOutput::Borrowed(row.get_ref(at)?))
+        })
     }
 
     /// Says which rows the new table does not take; those that it takes are in it.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(super) fn find_refused(&self, connection: &Connection) -> Result<Option<String>> {
-        let places: Vec<_> = (1..=self.targets.len()).map(|at| format!("?{at}")).collect();
-        let insert = format!("{} VALUES ({})", self.into(), places.join(", "));
-        let (mut insert, mut found) = (connection.prepare(&insert)?, Found::default());
-        let mut select = connection.prepare(&self.source)?;
+    pub(super) fn find_refused(
+        &self,
+        connection: &Connection,
+        only: &str,
+    ) -> Result<Option<String>> {
+        let (mut insert, mut found) = (connection.prepare(&self.insert_one())?, Found::default());
+        let mut select = connection.prepare(&self.source(only))?;
         let mut rows = select.query(())?;
         while let Some(row) = rows.next()? {
-            for at in 0..self.targets.len() {
-                insert.raw_bind_parameter(at + 1, ToSqlOutput::Borrowed(row.get_ref(at)?))?;
-            }
+            self.bind(&mut insert, row)?;
             match insert.raw_execute() {
                 Err(error) if is_of_row(&error) => {
                     let why = super::reason(&error);
-                    found.add(|| Ok(format!("{}: {why}", self.name(row)?)))?;
+                    found.add(|| Ok(self.name(row)? + &why))?;
                 }
                 done => drop(done?),
             }
         }
-        Ok(found.told("cannot be in the new table"))
+        Ok(found.told("cannot be in the new table", self.remedy))
     }
 
-    /// What tells a row from others.
+    /// What tells a row from others, before what is said of it; nothing where the key is new.
     fn name(&self, row: &Row<'_>) -> Result<String> {
         let value = |at: &usize| Ok(format!("{} {}", self.targets[*at], shown(row.get_ref(*at)?)));
-        Ok(self.key.iter().map(value).collect::<Result<Vec<_>>>()?.join(", "))
+        let name = self.key.iter().map(value).collect::<Result<Vec<_>>>()?.join(", ");
+        Ok(if name.is_empty() { name } else { name + ": " })
     }
 }
 
@@ -215,18 +234,54 @@ impl Found {
         Ok(())
     }
 
-    fn told(self, what: &str) -> Option<String> {
+    fn told(self, what: &str, remedy: &str) -> Option<String> {
         let more = self.count - self.named.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         let rows = if self.count == 1 { "1 row" } else { &format!("{} rows", self.count) };
-        (self.count > 0).then(|| {
-            format!(
-                "{rows} {what} ({}{more}): correct them in a statement before the CREATE TABLE, or \
-                 convert them by a SELECT behind it",
-                self.named.join("; ")
-            )
-        })
+        (self.count > 0)
+            .then(|| format!("{rows} {what} ({}{more}): {remedy}", self.named.join("; ")))
     }
+}
+
+/// `values`, called `c0`, `c1` ….
+fn named(values: &[String]) -> String {
+    let named = values.iter().enumerate().map(|(at, value)| format!("{value} AS c{at}"));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// `select` without its end.
+fn own(select: &str) -> &str {
+    select.trim_end().trim_end_matches(';')
+}
+
+/// What is before the clause that limits `select`. A comment in the end of its text ends there.
+fn head_of(columns: &[String], select: &str) -> String {
+    format!("WITH {GIVEN}({}) AS ({select}\n", columns.join(", "))
+}
+
+/// Whether `old` is stored as `new` so that it can be had back.
+fn is_kept(old: ValueRef<'_>, new: ValueRef<'_>, as_text: &mut Statement<'_>) -> Result<bool> {
+    use ValueRef::{Blob, Integer, Null, Real, Text};
+    let said = |text| std::str::from_utf8(text).unwrap_or_default();
+    let is_exact = |number: i64, real: f64| {
+        // 2^63 as a real is none of the integers, and Rust would take it for the last one.
+        number as f64 == real && real < i64::MAX as f64 && real as i64 == number
+    };
+    Ok(match (old, new) {
+        (Null, Null) => true,
+        (Integer(old), Integer(new)) => old == new,
+        (Real(old), Real(new)) => old == new,
+        (Text(old), Text(new)) | (Blob(old), Blob(new)) => old == new,
+        (Integer(number), Real(real)) | (Real(real), Integer(number)) => is_exact(number, real),
+        (Integer(number), Text(text)) | (Text(text), Integer(number)) => {
+            said(text) == number.to_string()
+        }
+        (Real(real), Text(text)) => said(text).parse().is_ok_and(|it: f64| it == real),
+        (Text(text), Real(real)) => {
+            as_text.query_row([real], |row| Ok(row.get_ref(0)? == Text(text)))?
+        }
+        _ => false,
+    })
 }
 
 /// The column of `new` that the column `name` of a SELECT is for.
@@ -236,6 +291,34 @@ fn target(new: &Shape, name: &str) -> String {
         Some(rowid) if is_rowid && new.column(name).is_none() => rowid.clone(),
         _ => name.to_owned(),
     }
+}
+
+/// # Errors
+/// `SQLITE_AUTH` when a column of the new table would hide the rowid, or have computed values in
+/// the place of those that it has.
+fn refuse_columns(rebuild: &Rebuild<'_>, new: &Shape, select: Option<&str>) -> Result<()> {
+    let refuse = |why: String| {
+        Err(failure(ffi::SQLITE_AUTH, format!("{} is not rebuilt: {why}", rebuild.table)))
+    };
+    // By that name a full-text table asks for its contents, and most SQL for rowids.
+    let hides_rowid = |it: &&Column| {
+        it.name.eq_ignore_ascii_case("rowid")
+            && new.rowid.as_ref() != Some(&it.name)
+            && rebuild.old.column("rowid").is_none()
+    };
+    if let Some(Column { name, .. }) = new.columns.iter().find(hides_rowid) {
+        return refuse(format!("a column {name} would hide the rowid; give it another name"));
+    }
+    let is_stored =
+        |it: &&Column| rebuild.old.column(&it.name).is_some_and(|old| !old.is_generated);
+    let computed = new.columns.iter().filter(|it| it.is_generated).find(is_stored);
+    if let Some(Column { name, .. }) = computed.filter(|_| select.is_none()) {
+        return refuse(format!(
+            "{name} has values, and would be computed; if these may go, leave it out in a SELECT \
+             behind the CREATE TABLE"
+        ));
+    }
+    Ok(())
 }
 
 /// # Errors
@@ -286,7 +369,7 @@ fn shown(value: ValueRef<'_>) -> String {
     let text = match value {
         ValueRef::Null => "NULL".into(),
         ValueRef::Integer(number) => number.to_string(),
-        ValueRef::Real(number) => number.to_string(),
+        ValueRef::Real(number) => format!("{number:?}"),
         ValueRef::Text(text) => format!("'{}'", String::from_utf8_lossy(text)),
         ValueRef::Blob(blob) => {
             blob.iter()

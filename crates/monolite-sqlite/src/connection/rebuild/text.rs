@@ -58,6 +58,84 @@ pub(super) fn index_on(sql: &str, table: &str, to: &str, name: &str) -> String {
     })
 }
 
+/// What SQLite keeps of the index on `table` that `sql` creates, with its name; `None` if it
+/// creates none, or only if there is none yet.
+pub(super) fn index_of(sql: &str, table: &str) -> Option<(String, String)> {
+    let tokens = tokens(sql);
+    let place = tokens.iter().take(3).position(|it| it.is_word("INDEX"))?;
+    let name = tokens.get(place + 1)?;
+    let is_on = tokens.get(place + 2)?.is_word("ON")
+        && tokens.get(place + 3)?.name()?.eq_ignore_ascii_case(table);
+    if !tokens[0].is_word("CREATE") || !is_on {
+        return None;
+    }
+    let kind = if place == 2 { "UNIQUE INDEX" } else { "INDEX" };
+    let definition = format!("CREATE {kind} {}", &sql[name.at..tokens.last()?.end()]);
+    Some((name.name()?, definition))
+}
+
+/// Where `FROM` is in `sql`, a SELECT of nothing but `table` that gives something of each row;
+/// `None` if it may be another one. Whether it groups rows, SQLite says.
+pub(super) fn from_alone(sql: &str, table: &str) -> Option<usize> {
+    let tokens = tokens(sql);
+    let is = |at: usize, words: &[&str]| {
+        tokens.get(at).is_some_and(|it| words.iter().any(|word| it.is_word(word)))
+    };
+    let selects = tokens.iter().filter(|it| it.is_word("SELECT")).count();
+    let from = tokens.iter().rposition(|it| it.is_word("FROM"))?;
+    if !is(0, &["SELECT"]) || selects != 1 || is(1, &["DISTINCT", "ALL"]) {
+        return None;
+    }
+    let at = if is_dot(tokens.get(from + 2)) { from + 3 } else { from + 1 };
+    if !tokens.get(at)?.name()?.eq_ignore_ascii_case(table) {
+        return None;
+    }
+    let alias = if is(at + 1, &["AS"]) { at + 2 } else { at + 1 };
+    let clauses = ["WHERE", "GROUP", "ORDER", "LIMIT", "JOIN", "NATURAL", "INDEXED", "NOT"];
+    let is_end = alias >= tokens.len() || alias + 1 == tokens.len() && !is(alias, &clauses);
+    is_end.then(|| tokens[from].at)
+}
+
+/// The definition `sql` of a table without its foreign keys: in place of each is a name of a
+/// constraint without one, which SQLite takes wherever a constraint may be.
+pub(super) fn without_references(sql: &str) -> String {
+    let tokens = tokens(sql);
+    let is = |at: usize, word: &str| tokens.get(at).is_some_and(|it| it.is_word(word));
+    let behind_list = |mut at: usize| {
+        if tokens.get(at).is_some_and(|it| it.kind == TokenKind::Sign(b'(')) {
+            let is_end = |it: &Token<'_>| it.kind == TokenKind::Sign(b')');
+            at += tokens[at..].iter().position(is_end).map_or(1, |end| end + 1);
+        }
+        at
+    };
+    let (mut text, mut written, mut at) = (String::new(), 0, 0);
+    while at < tokens.len() {
+        let first = at;
+        if is(at, "FOREIGN") && is(at + 1, "KEY") {
+            at = behind_list(at + 2);
+        }
+        if !is(at, "REFERENCES") {
+            at = first + 1;
+            continue;
+        }
+        at = behind_list(at + 2);
+        loop {
+            at += match () {
+                () if is(at, "ON") && (is(at + 2, "SET") || is(at + 2, "NO")) => 4,
+                () if is(at, "ON") => 3,
+                () if is(at, "MATCH") || is(at, "INITIALLY") => 2,
+                () if is(at, "NOT") && is(at + 1, "DEFERRABLE") => 2,
+                () if is(at, "DEFERRABLE") => 1,
+                () => break,
+            };
+        }
+        text.push_str(&sql[written..tokens[first].at]);
+        text.push_str("CONSTRAINT \"none\"");
+        written = tokens[at - 1].end();
+    }
+    text + &sql[written..]
+}
+
 /// The columns that the trigger `sql` names behind `UPDATE OF`.
 pub(super) fn updated_columns(sql: &str) -> Vec<String> {
     let tokens = tokens(sql);
@@ -176,4 +254,49 @@ fn the_columns_of_an_event_are_those_before_the_body() {
     };
     assert_eq!(of("AFTER UPDATE OF a, \"b c\"", "SELECT 1"), ["a", "b c"]);
     assert_eq!(of("AFTER UPDATE", "SELECT update_of, of FROM t"), [] as [&str; 0]);
+}
+
+#[test]
+fn a_select_that_an_online_rebuild_takes_is_of_its_table_alone() {
+    let from = |sql: &str| from_alone(sql, "t").map(|at| sql[at..].to_owned());
+    assert_eq!(from("SELECT id, a IS DISTINCT FROM 1 AS a FROM t;").as_deref(), Some("FROM t;"));
+    assert!(
+        from("select id from main.\"T\" as x").is_some() && from("SELECT id FROM t x").is_some()
+    );
+    for sql in [
+        "SELECT id FROM u",
+        "SELECT id FROM t, u",
+        "SELECT id FROM t WHERE id > 1",
+        "SELECT DISTINCT id FROM t",
+        "SELECT id, (SELECT 1 FROM u) FROM t",
+        "SELECT id FROM t UNION SELECT 1 FROM t",
+        "WITH t AS (SELECT 1) SELECT id FROM t",
+        "SELECT id FROM t LIMIT 1",
+    ] {
+        assert_eq!(from(sql), None, "{sql}");
+    }
+}
+
+#[test]
+fn foreign_keys_are_left_out_of_a_definition() {
+    assert_eq!(
+        without_references(
+            "CREATE TABLE t(a INT CONSTRAINT k REFERENCES p(x) ON DELETE SET NULL ON UPDATE \
+                CASCADE \
+             NOT DEFERRABLE INITIALLY IMMEDIATE NOT NULL, b REFERENCES p, c DEFAULT 'REFERENCES', \
+             FOREIGN KEY (a, b) REFERENCES q(a, b) MATCH FULL DEFERRABLE, CHECK (a > 1)) STRICT"
+        ),
+        "CREATE TABLE t(a INT CONSTRAINT k CONSTRAINT \"none\" NOT NULL, b CONSTRAINT \"none\", c \
+         DEFAULT 'REFERENCES', CONSTRAINT \"none\", CHECK (a > 1)) STRICT"
+    );
+}
+
+#[test]
+fn an_index_has_the_text_that_is_kept() {
+    assert_eq!(
+        index_of(" create unique index \"i\" on T(a) ; -- x", "t"),
+        Some(("i".into(), "CREATE UNIQUE INDEX \"i\" on T(a)".into()))
+    );
+    assert_eq!(index_of("CREATE INDEX IF NOT EXISTS i ON t(a)", "t"), None);
+    assert_eq!(index_of("CREATE INDEX i ON u(a)", "t"), None);
 }

@@ -15,7 +15,7 @@ use features::{CARRIED, REFUSED};
 
 /// Everything in the file, but what the engine notes: the schema in its order, and each row with
 /// its rowid.
-fn dump(plain: &Connection, without: &str) -> String {
+pub(super) fn dump(plain: &Connection, without: &str) -> String {
     let mut text = String::new();
     let schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE \
                   'monolite\\_%' ESCAPE '\\' AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\'";
@@ -88,7 +88,7 @@ fn probe(plain: &Connection, script: &str) -> String {
     text
 }
 
-fn plain(path: &Path) -> Connection {
+pub(super) fn plain(path: &Path) -> Connection {
     let plain = Connection::open(path).unwrap();
     plain.execute_batch("PRAGMA foreign_keys = ON").unwrap();
     plain
@@ -106,7 +106,7 @@ fn migrations(rebuild: &str) -> Migrations {
     Migrations::new().with("0001_rebuild.sql", &format!("{head}{rebuild}")).unwrap()
 }
 
-fn is_sound(plain: &Connection) -> bool {
+pub(super) fn is_sound(plain: &Connection) -> bool {
     let check = |sql: &str| probe(plain, sql);
     let violations: i64 = plain
         .query_row("SELECT count(*) FROM pragma_foreign_key_check", (), |row| row.get(0))

@@ -418,6 +418,12 @@ pub(super) const CARRIED: &[Carried] = &[
         probes: &["SELECT t.id, s, s.id, t FROM t, s", "DELETE FROM s; SELECT count(*) FROM t"],
         adds: &["s(id INTEGER PRIMARY KEY, t REFERENCES t(id) ON DELETE CASCADE, b)"],
     },
+    carried(
+        "a SELECT that calls the key by the name of the rowid",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); INSERT INTO t VALUES (7, 'x'), (8, 'y')",
+        "CREATE TABLE t(id INTEGER, a TEXT PRIMARY KEY) WITHOUT ROWID; SELECT rowid, a FROM t",
+        &["SELECT id, a FROM t ORDER BY id"],
+    ),
 ];
 
 /// A table with a row, for what is wrong in a declaration.
@@ -759,7 +765,7 @@ pub(super) const REFUSED: &[Refused] = &[
         "CREATE TABLE t(id INT PRIMARY KEY, a); INSERT INTO t VALUES (50, 'x'), (NULL, 'y')",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a)",
         Constraint,
-        &["1 row would lose", "id NULL: id would become another number"],
+        &["1 row would lose", "id NULL: id: NULL would become 51"],
     ),
     refused(
         "an integer next to the end of its range that becomes a real",
@@ -824,5 +830,27 @@ pub(super) const REFUSED: &[Refused] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, b, a)",
         Invalid,
         &["the trigger q (INSERT by the places of columns, which change)"],
+    ),
+    refused(
+        "a value that is lost beside a new key, which finds no row of the old table",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); INSERT INTO t VALUES (1, '007'), (2, '8')",
+        "CREATE TABLE t(k TEXT DEFAULT (hex(randomblob(8))) PRIMARY KEY, a INT) WITHOUT ROWID",
+        Constraint,
+        &["1 row would lose", "a: '007' would become 7"],
+    ),
+    refused(
+        "a key that loses a part of itself",
+        "CREATE TABLE t(k INT PRIMARY KEY, a) WITHOUT ROWID;
+         INSERT INTO t VALUES (9007199254740993, 1)",
+        "CREATE TABLE t(k REAL PRIMARY KEY, a) WITHOUT ROWID",
+        Constraint,
+        &["k: 9007199254740993 would become 9007199254740992.0"],
+    ),
+    refused(
+        "a text that is a real of another look",
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES ('1.50'), ('1.5'), ('2.0')",
+        "CREATE TABLE t(a REAL)",
+        Constraint,
+        &["1 row would lose", "a: '1.50' would become 1.5"],
     ),
 ];

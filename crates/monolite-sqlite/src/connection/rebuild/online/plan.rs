@@ -1,0 +1,280 @@
+//! Owns how an online rebuild copies rows, which tables it can be done to, and the triggers that
+//! note what changes.
+
+use rusqlite::{OptionalExtension as _, Result, Row, ffi};
+
+use super::super::attached::{Column, Shape, all, fault};
+use super::super::fill::{Fill, is_of_row};
+use super::super::{Rebuild, SHADOW, text};
+use crate::codes::{failure, refuse};
+use crate::connection::Connection;
+use crate::names::{DIRTY, quoted};
+
+/// What to do about rows that the new table does not take.
+const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
+                      migration again, which goes on where it was, or abort the rebuild";
+
+/// What to do where the online form cannot do it.
+const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
+
+/// How an online rebuild copies rows, from [`Online::begin`].
+#[derive(Debug)]
+pub struct OnlinePlan {
+    pub(super) table: String,
+    /// The key of both.
+    pub(super) key: String,
+    pub(super) fill: Fill,
+    forbidden: Vec<Forbidden>,
+    /// The names that the indexes shall have.
+    indexes: Vec<String>,
+}
+
+/// A query for rows that must not be converted so; which rows comes behind `head`.
+#[derive(Debug)]
+struct Forbidden {
+    head: String,
+    /// The key, as it is called in there.
+    key: String,
+    tail: String,
+    why: String,
+}
+
+impl OnlinePlan {
+    /// The largest of the `most` first keys from `from` on, or the largest of all.
+    pub(super) fn nth(&self, raw: &rusqlite::Connection, from: i64, most: u32) -> Result<i64> {
+        let (table, key) = (quoted(&self.table), quoted(&self.key));
+        let sql = format!(
+            "SELECT coalesce((SELECT {key} FROM main.{table} WHERE {key} >= {from} ORDER BY {key} \
+             LIMIT 1 OFFSET {most} - 1), (SELECT max({key}) FROM main.{table}), {})",
+            i64::MAX
+        );
+        raw.query_row(&sql, (), |row| row.get(0))
+    }
+
+    /// Has the rows that `only` lets through be in the new table as they shall be; tells how many
+    /// those are.
+    pub(super) fn copy(
+        &self,
+        connection: &Connection,
+        only: &dyn Fn(&str) -> String,
+    ) -> Result<u64> {
+        let (raw, key) = (connection.raw(), quoted(&self.key));
+        let of_old = format!(" WHERE {}", only(&key));
+        let empty = format!("DELETE FROM main.{SHADOW} WHERE {}", only(&key));
+        let refuse_rows = |found: Option<String>| match found {
+            Some(rows) => {
+                let text = format!("of {}, {}", self.table, self.with_names(rows));
+                Err(failure(ffi::SQLITE_CONSTRAINT, text))
+            }
+            None => Ok(()),
+        };
+        let copy = || {
+            raw.execute(&empty, ())?;
+            self.fill.copy(raw, &of_old)
+        };
+        let (copied, lost) = match copy() {
+            Err(error) if is_of_row(&error) => {
+                // What is in the way may be there no more.
+                let stale = format!(
+                    "DELETE FROM main.{SHADOW} WHERE {key} IN (SELECT key FROM main.{DIRTY})"
+                );
+                raw.execute(&stale, ())?;
+                match copy() {
+                    Err(error) if is_of_row(&error) => {
+                        raw.execute(&empty, ())?;
+                        refuse_rows(self.fill.find_refused(raw, &of_old)?)?;
+                        return Err(error);
+                    }
+                    copied => copied?,
+                }
+            }
+            copied => copied?,
+        };
+        refuse_rows(lost)?;
+        for it in &self.forbidden {
+            let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
+            let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
+            let why =
+                || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
+            refuse(row.map(|_| why()))?;
+        }
+        Ok(copied)
+    }
+
+    fn with_names(&self, mut text: String) -> String {
+        for (at, index) in self.indexes.iter().enumerate().rev() {
+            text = text.replace(&format!("{SHADOW}_{at}"), index);
+        }
+        text.replace(SHADOW, &self.table)
+    }
+}
+
+impl Rebuild<'_> {
+    /// How rows are copied, with the refusals of what cannot be done online.
+    pub(super) fn plan(&mut self, new: &Shape, select: Option<&str>) -> Result<OnlinePlan> {
+        let raw = self.connection.raw();
+        let is_column = |shape: &Shape, name: &str| shape.column(name).is_some();
+        let key = self.old.rowid.clone().filter(|it| is_column(&self.old, it));
+        let is_kept = |key: &String| {
+            new.rowid.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(key) && is_column(new, it))
+        };
+        let Some(key) = key.filter(is_kept) else {
+            let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
+            return Err(failure(
+                ffi::SQLITE_AUTH,
+                format!("{} is not rebuilt online: {why}; {OFFLINE}", self.table),
+            ));
+        };
+        let mut fill = Fill::new(self, new, select)?;
+        fill.remedy = REMEDY;
+        let (table, same) = (quoted(&self.table), quoted(&key));
+        let mut forbidden = Vec::new();
+        if let Some(select) = select {
+            let Some(from) = text::from_alone(select, &self.table) else {
+                self.refuse(format!("a SELECT that is not just SELECT … FROM {}", self.table));
+                self.faults_online()?;
+                unreachable!("it is refused");
+            };
+            let head = fill.keep_key(select, from, &key);
+            let why = "the SELECT gives it another key".into();
+            forbidden.push(Forbidden { head: head.0, key: same.clone(), tail: head.1, why });
+            if !is_row_by_row(raw, &fill.source(&format!(" WHERE {same} > 1")))? {
+                self.refuse("a SELECT that groups rows, or reads another table".into());
+            }
+        }
+        if fill.may_differ && !self.attached.full_text.is_empty() {
+            self.refuse("values that change in a table with full-text search".into());
+        }
+        for column in self.columns_of_keys()? {
+            let [Some(was), Some(is)] = [&self.old, new].map(|it| it.column(&column)) else {
+                continue;
+            };
+            let form = |shape: &Column, table: &str| {
+                let collation = raw.column_metadata(Some("main"), table, column.as_str())?.1;
+                Ok::<_, rusqlite::Error>((
+                    shape.form.clone(),
+                    shape.is_generated,
+                    collation.map(std::ffi::CStr::to_owned),
+                ))
+            };
+            if form(was, &self.table)? != form(is, SHADOW)? {
+                self.refuse(format!("{column}, which a foreign key uses, as another type"));
+            }
+            let why = format!("the SELECT gives another {column}, which a foreign key uses");
+            let column = quoted(&column);
+            let (head, tail) = (
+                format!(
+                    "SELECT old.{same} FROM main.{table} AS old JOIN main.{SHADOW} AS new ON \
+                     new.{same} = old.{same}"
+                ),
+                format!(" AND new.{column} COLLATE BINARY IS NOT old.{column}"),
+            );
+            let key = format!("old.{same}");
+            forbidden.extend(select.map(|_| Forbidden { head, key, tail, why }));
+        }
+        let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
+        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
+    }
+
+    /// The columns of the table that its foreign keys have, or those to it.
+    pub(super) fn columns_of_keys(&self) -> Result<Vec<String>> {
+        let sql = "SELECT DISTINCT iif(child.name = ?1 COLLATE NOCASE, key.\"from\", NULL) AS it \
+                   FROM main.sqlite_schema AS child, \
+                   pragma_foreign_key_list(child.name, 'main') AS key \
+                   WHERE child.type = 'table' AND it IS NOT NULL UNION SELECT key.\"to\" \
+                   FROM main.sqlite_schema AS child, \
+                   pragma_foreign_key_list(child.name, 'main') AS key \
+                   WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE \
+                   AND key.\"to\" IS NOT NULL";
+        all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
+    }
+
+    /// The columns of each unique index, with their collations.
+    pub(super) fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
+        let raw = self.connection.raw();
+        let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
+        let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
+        let mut uniques = Vec::new();
+        for (index, is_partial) in all(raw, sql, [&self.table], of)? {
+            let sql = "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key";
+            let of = |row: &Row<'_>| Ok(row.get::<_, Option<String>>(0)?.zip(row.get(1)?));
+            let columns = all(raw, sql, [&index], of)?.into_iter().collect::<Option<Vec<_>>>();
+            match columns.filter(|_| !is_partial) {
+                Some(columns) => uniques.push(columns),
+                None => {
+                    self.refuse(format!("the unique index {index}, of an expression or partial"))
+                }
+            }
+        }
+        Ok(uniques)
+    }
+
+    /// # Errors
+    /// `SQLITE_AUTH` with all that was refused.
+    pub(super) fn faults_online(&mut self) -> Result<()> {
+        let refusals = std::mem::take(&mut self.faults.refusals).join("; ");
+        let text = format!(
+            "{} cannot be rebuilt online with {refusals}: drop each of these in a migration before \
+             it, or {OFFLINE}",
+            self.table
+        );
+        refuse((!refusals.is_empty()).then_some(text))
+    }
+}
+
+/// The foreign keys of `table`: the parent and the columns of each.
+pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT lower(max(\"table\")), \
+               lower(group_concat(\"from\" || ' ' || coalesce(\"to\", ''))) FROM \
+               (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY id";
+    all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Whether the program of `query` reads one table, and makes of each row another one.
+fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
+    let mut explain = match raw.prepare(&format!("EXPLAIN {query}")) {
+        Err(error) => return Err(failure(ffi::SQLITE_AUTH, fault(error)?)),
+        Ok(explain) => explain,
+    };
+    let codes: Vec<String> = explain.query_map((), |row| row.get(1))?.collect::<Result<_>>()?;
+    let opened: Vec<_> = codes.iter().filter(|it| it.contains("Open")).collect();
+    Ok(opened == ["OpenRead"] && !codes.iter().any(|it| it.starts_with("Agg") || it == "Count"))
+}
+
+/// Those that write which rows have changed. `uniques` are the columns, with their collations, that
+/// `REPLACE` compares: it deletes the rows that are equal there, and fires no trigger for them.
+///
+/// `ON CONFLICT DO NOTHING`, unlike `OR IGNORE`, holds whatever the statement says that fires them.
+pub(super) fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> Vec<String> {
+    let (table, key) = (quoted(&plan.table), quoted(&plan.key));
+    let log = |which: &str| {
+        format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING; ")
+    };
+    let replaced: String = uniques
+        .iter()
+        .map(|columns| {
+            let equal = columns.iter().map(|(column, collation)| {
+                format!("{0} COLLATE {1} = NEW.{0}", quoted(column), quoted(collation))
+            });
+            let equal: Vec<_> = equal.collect();
+            format!(
+                "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {} ON CONFLICT DO NOTHING; ",
+                equal.join(" AND ")
+            )
+        })
+        .collect();
+    let (old, new) = (log("OLD"), log("NEW"));
+    let mut all = vec![
+        ("insert", "AFTER INSERT", new.clone()),
+        ("update", "AFTER UPDATE", format!("{old}{new}")),
+        ("delete", "AFTER DELETE", old),
+    ];
+    if !replaced.is_empty() {
+        all.push(("replace_by_insert", "BEFORE INSERT", replaced.clone()));
+        all.push(("replace_by_update", "BEFORE UPDATE", replaced));
+    }
+    let create = |(name, event, body): &(&str, &str, String)| {
+        format!("CREATE TRIGGER {SHADOW}_{name} {event} ON {table} BEGIN {body}END")
+    };
+    all.iter().map(create).collect()
+}

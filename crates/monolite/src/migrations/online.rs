@@ -1,0 +1,448 @@
+//! Owns how a migration rebuilds a table online: which of its steps comes when, and how much each
+//! takes from the application.
+//!
+//! # Algorithm
+//! 1. What a copy takes is compared with the room on the disk, and the rebuild begins: a short
+//!    transaction.
+//! 2. Steps copy rows, each as one write among others. How many rows is measured: so that a step
+//!    takes some milliseconds while others write, and more when none does. While others wait for
+//!    it, it rests three times as long ([`Pacer`]).
+//! 3. When all are copied, both tables are compared range by range on snapshots, which no write
+//!    waits for.
+//! 4. A short transaction exchanges the tables and notes the migration, if few rows have changed
+//!    since the last step.
+//! 5. Steps delete the old rows.
+//!
+//! A job that is cancelled, or a process that ends, leaves the rebuild as it is: the triggers go on
+//! to note what changes. It is resumed by [`Migrations::up`].
+//!
+//! # Not here
+//! What the steps do, and what is in the file: `monolite-sqlite`, `connection/rebuild/online`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::{OnlinePlan, RebuildPhase, Rebuilding, Step};
+
+use super::{Migration, Migrations, wrong};
+use crate::activity::Caller;
+use crate::call::completion::Completion;
+use crate::call::member::{Alone, Around, Repeatable, Submission};
+use crate::call::write::Write;
+use crate::call::write_queue::WriteQueue;
+use crate::clock::Stopwatch;
+use crate::database::Database;
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::{Job, JobContext};
+use crate::maintenance::Maintenance;
+use crate::pacer::Pacer;
+use crate::tx::Tx;
+
+/// What a step takes while others write: with the commit, a write waits a few milliseconds longer.
+const BESIDE_OTHERS: Duration = Duration::from_millis(4);
+
+/// What a step takes while none does. One that comes then waits for [`AT_ONCE`] of them, once.
+const ALONE: Duration = Duration::from_millis(8);
+
+/// Steps that are under way while none writes, so that they go on while the disk syncs.
+const AT_ONCE: usize = 2;
+
+/// So many steps after another write none does.
+const QUIET: u32 = 50;
+
+/// Rows of the first step, of the least and of the largest.
+const ROWS: [u32; 3] = [200, 20, 50_000];
+
+/// Rows that are compared on one snapshot: some ten milliseconds of one core.
+const COMPARED: u32 = 20_000;
+
+/// Of the rows of a step, as many may have changed when the tables are exchanged: they lie
+/// anywhere, and take about a millisecond. Twice as many each time that there were more.
+const AT_SWAP: u32 = 16;
+
+/// How long is rested when the WAL or the queue is full.
+const FULL_REST: Duration = Duration::from_millis(200);
+
+/// How often a range is compared whose snapshot was revoked.
+const ATTEMPTS: u32 = 10;
+
+/// An online rebuild that is under way, see [`MigrationStatus`](super::MigrationStatus).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OnlineRebuild {
+    /// The name of its migration.
+    pub migration: String,
+    /// The table.
+    pub table: String,
+    /// What it does.
+    pub phase: RebuildPhase,
+    /// Rows that are copied, those that changed since once.
+    pub rows: u64,
+    /// Rows that there were when it began.
+    pub total: u64,
+}
+
+impl From<Rebuilding> for OnlineRebuild {
+    fn from(it: Rebuilding) -> OnlineRebuild {
+        let Rebuilding { name, table, phase, rows, total, .. } = it;
+        OnlineRebuild { migration: name, table, phase, rows, total }
+    }
+}
+
+/// What an online rebuild works with.
+pub(super) struct Online<'j> {
+    pub(super) writes: &'j Arc<WriteQueue>,
+    pub(super) maintenance: &'j Maintenance,
+    pub(super) job: &'j JobContext,
+    pub(super) time_limit: Duration,
+}
+
+/// How much is done in one step, and how long is rested behind it.
+struct Pace {
+    most: u32,
+    pacer: Pacer<u64>,
+    /// How often others have waited, and how many steps ago.
+    waited: u64,
+    quiet: u32,
+}
+
+/// What a step tells of itself.
+struct Taken {
+    rows: u64,
+    long: Duration,
+    /// Members that wait behind it, others of the rebuild, too.
+    behind: usize,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { most: ROWS[0], pacer: Pacer::new(0), waited: 0, quiet: 0 }
+    }
+
+    fn at_once(&self) -> usize {
+        if self.quiet < QUIET { 1 } else { AT_ONCE }
+    }
+
+    fn note(&mut self, taken: &Taken) {
+        self.quiet = self.quiet.saturating_add(1);
+        if taken.behind >= self.at_once() {
+            (self.waited, self.quiet) = (self.waited + 1, 0);
+        }
+        if taken.rows < u64::from(self.most) / 2 {
+            // It says little of how many it could have been.
+            return;
+        }
+        let target = if self.quiet < QUIET { BESIDE_OTHERS } else { ALONE };
+        let fits = u128::from(taken.rows) * target.as_micros() / taken.long.as_micros().max(1);
+        let fits = u32::try_from(fits).unwrap_or(u32::MAX);
+        let gently = fits.clamp(self.most / 2, self.most.saturating_mul(2));
+        self.most = gently.clamp(ROWS[1], ROWS[2]);
+    }
+
+    fn rest(&mut self) {
+        self.pacer.keep(self.waited);
+    }
+}
+
+impl Migrations {
+    /// Ends the online rebuild that is under way, and deletes what it has made; gives the name of
+    /// its migration, which is pending as before. Other writes go on meanwhile. The table is as the
+    /// application has left it.
+    ///
+    /// # Errors
+    /// Those of [`Write::wait`](crate::Write::wait).
+    ///
+    /// # Cancellation
+    /// The rebuild has ended; what is left is deleted by the next [`Migrations::up`] or `abort`.
+    pub fn abort<E>(db: &Database<E>) -> Job<Option<String>> {
+        let (writes, maintenance) = (Arc::clone(db.writes()), db.maintenance());
+        db.jobs().start(Caller::default(), move |job| {
+            let time_limit = super::TIME_LIMIT;
+            let online = Online { writes: &writes, maintenance: &maintenance, job, time_limit };
+            let aborted = online.alone(|tx| {
+                let Some(it) = tx.rebuilding()? else { return Ok(None) };
+                if it.phase == RebuildPhase::Removing {
+                    // Swapped or aborted before: it is cleaned below.
+                    return Ok(Some(None));
+                }
+                tx.rebuild_online(|online| online.abort())?;
+                Ok(Some(Some(it.name)))
+            })?;
+            if aborted.is_some() {
+                online.clean()?;
+            }
+            Ok(aborted.flatten())
+        })
+    }
+}
+
+impl Online<'_> {
+    /// Deletes what is left over, and sees whether the rebuild that is under way is of one of
+    /// `all`.
+    pub(super) fn settle(&self, all: &Migrations) -> Result<()> {
+        let state = self
+            .maintenance
+            .on_snapshot(self.job, |reader| Ok(reader.connection.online().state()?))?;
+        match state {
+            Some(it) if it.phase == RebuildPhase::Removing => self.clean(),
+            Some(it) if !all.list.iter().any(|known| known.is_of(&it)) => Err(stranger(&it)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies `migration`, which rebuilds `table`, unless it was applied; tells whether it did.
+    pub(super) fn apply(
+        &self,
+        all: &Migrations,
+        migration: &Arc<Migration>,
+        table: &str,
+    ) -> Result<bool> {
+        let total = self.look_for_room(table)?;
+        let begin = {
+            let (all, migration, table) = (all.clone(), Arc::clone(migration), table.to_owned());
+            move |tx: &Tx<'_>| {
+                all.begin_online(tx, &migration, &table, total).map(|it| it.map(Arc::new))
+            }
+        };
+        let Some(plan) = self.alone(begin)? else { return Ok(false) };
+        let (mut is_verified, mut failures) = (false, 0);
+        let start = |most| self.step(migration, &plan, most);
+        self.steps(start, |done, pace| {
+            // `None`: another process has ended it.
+            let Some((step, state, taken)) = done else { return Ok(true) };
+            self.job.tell(state.rows, state.total.max(state.rows));
+            pace.note(&taken);
+            let is_even = step.is_copied && !step.is_behind;
+            if is_even && is_verified {
+                let most = (pace.most / AT_SWAP) << failures.min(8);
+                failures += 1;
+                return self.swap(migration, &plan, table, most);
+            }
+            if is_even {
+                self.verify(&plan, pace)?;
+                is_verified = true;
+            } else if !step.is_behind {
+                pace.rest();
+            }
+            Ok(false)
+        })?;
+        self.clean()?;
+        Ok(true)
+    }
+
+    /// Runs steps, each begun by `start` with the number of its rows, until `is_over` says so of
+    /// one.
+    fn steps<T: Send + 'static>(
+        &self,
+        start: impl Fn(u32) -> Write<T>,
+        mut is_over: impl FnMut(T, &mut Pace) -> Result<bool>,
+    ) -> Result<()> {
+        let (mut pace, mut under_way) = (Pace::new(), VecDeque::new());
+        loop {
+            self.job.check()?;
+            while under_way.len() < pace.at_once() {
+                under_way.push_back(start(pace.most));
+            }
+            let first = under_way.pop_front().expect("at least one is begun");
+            match first.wait() {
+                Err(error) if error.kind() == ErrorKind::Overloaded => self.job.rest(FULL_REST),
+                done => {
+                    if is_over(done?, &mut pace)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sees whether a copy of `table` has room on the disk; tells how many rows it has.
+    fn look_for_room(&self, table: &str) -> Result<u64> {
+        let size = self.maintenance.on_snapshot(self.job, |reader| {
+            let online = reader.connection.online();
+            let is_begun = online.state()?.is_some();
+            Ok(if is_begun { None } else { Some(online.room(table)?) })
+        })?;
+        let Some(size) = size else { return Ok(0) };
+        if size.free < size.needed {
+            let message = format!(
+                "{table} is not rebuilt online: the copy takes about {} MB, and the disk has {} \
+                    MB; \
+                 nothing was changed",
+                size.needed >> 20,
+                size.free >> 20
+            );
+            return Err(Error::new(ErrorKind::Storage, message));
+        }
+        Ok(size.rows)
+    }
+
+    /// One step; `None` when the rebuild is over, by another process.
+    fn step(
+        &self,
+        migration: &Arc<Migration>,
+        plan: &Arc<OnlinePlan>,
+        most: u32,
+    ) -> Write<Option<(Step, Rebuilding, Taken)>> {
+        let (of, plan, queue) = (Arc::clone(migration), Arc::clone(plan), Arc::clone(self.writes));
+        self.among_others(move |tx| {
+            let long = Stopwatch::start();
+            let Some(state) = of.goes_on(tx)? else { return Ok(None) };
+            let step = tx.rebuild_online(|online| online.step(&plan, most))?;
+            let taken = Taken { rows: step.rows, long: long.elapsed(), behind: queue.len() };
+            Ok(Some((step, state, taken)))
+        })
+    }
+
+    fn verify(&self, plan: &OnlinePlan, pace: &mut Pace) -> Result<()> {
+        let (mut from, mut attempts) = (Some(i64::MIN), 0);
+        while let Some(at) = from {
+            let looked = self.maintenance.on_snapshot(self.job, |reader| {
+                Ok(reader.connection.online().verify(plan, at, COMPARED)?)
+            });
+            match looked {
+                Err(error) if error.kind() == ErrorKind::Timeout && attempts < ATTEMPTS => {
+                    attempts += 1;
+                }
+                looked => (from, attempts) = (looked?, 0),
+            }
+            pace.waited += u64::from(!self.writes.is_empty());
+            pace.rest();
+        }
+        Ok(())
+    }
+
+    /// Exchanges the tables and notes the migration, if at most `most` rows have changed; tells
+    /// whether it did.
+    fn swap(
+        &self,
+        migration: &Arc<Migration>,
+        plan: &Arc<OnlinePlan>,
+        table: &str,
+        most: u32,
+    ) -> Result<bool> {
+        let (of, plan, table) = (Arc::clone(migration), Arc::clone(plan), table.to_owned());
+        self.alone(move |tx| {
+            if of.goes_on(tx)?.is_none() {
+                return Ok(true);
+            }
+            let is_there =
+                tx.rebuild_online(|online| online.swap(&plan, (&of.sql, &table), most))?;
+            if is_there {
+                tx.note_migration(of.number, &of.name, &of.checksum)?;
+            }
+            Ok(is_there)
+        })
+    }
+
+    fn clean(&self) -> Result<()> {
+        let start = |most: u32| {
+            let queue = Arc::clone(self.writes);
+            self.among_others(move |tx| {
+                let long = Stopwatch::start();
+                let is_there =
+                    tx.rebuilding()?.is_some_and(|it| it.phase == RebuildPhase::Removing);
+                let is_clean = !is_there || tx.rebuild_online(|online| online.clean(most))?;
+                let taken = Taken { rows: most.into(), long: long.elapsed(), behind: queue.len() };
+                Ok((is_clean, taken))
+            })
+        };
+        self.steps(start, |(is_clean, taken), pace| {
+            pace.note(&taken);
+            if !is_clean {
+                pace.rest();
+            }
+            Ok(is_clean)
+        })
+    }
+
+    /// Runs `body` as a write among others.
+    fn among_others<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Write<T> {
+        let caller = Completion::new();
+        let terms = self.writes.terms().of_upkeep("migrations");
+        let member = Submission::new(Repeatable(body), terms, Arc::clone(&caller));
+        Write::submit(Box::new(member.within(self.time_limit)), caller, self.writes)
+    }
+
+    /// Runs `body` in a transaction of its own.
+    fn alone<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let caller = Completion::new();
+        let terms = self.writes.terms().of_upkeep("migrations");
+        let alone = Alone { limit: self.time_limit, around: Around::Nothing };
+        let member = Submission::new(Repeatable(body), terms, Arc::clone(&caller)).alone(alone);
+        Write::submit(Box::new(member), caller, self.writes).wait()
+    }
+}
+
+impl Migrations {
+    /// Begins or resumes the online rebuild of `migration`; `None` if it was applied.
+    fn begin_online(
+        &self,
+        tx: &Tx<'_>,
+        migration: &Migration,
+        table: &str,
+        total: u64,
+    ) -> Result<Option<OnlinePlan>> {
+        let status = self.compared_with(&tx.migrations()?);
+        if let Some(problem) = status.problems.first() {
+            return Err(wrong(problem));
+        }
+        if !status.pending.contains(&migration.name) {
+            return Ok(None);
+        }
+        let (of, sql) = (migration.key(), (&*migration.sql, table));
+        match tx.rebuilding()? {
+            None => tx.rebuild_online(|online| online.begin(of, sql, total)),
+            Some(it) if migration.is_of(&it) => tx.rebuild_online(|online| online.resume(sql)),
+            Some(it) => Err(stranger(&it)),
+        }
+        .map(Some)
+    }
+}
+
+impl Migration {
+    fn key(&self) -> (i64, &str, &str) {
+        (self.number, &self.name, &self.checksum)
+    }
+
+    fn is_of(&self, it: &Rebuilding) -> bool {
+        self.key() == (it.number, &*it.name, &*it.checksum)
+    }
+
+    /// How far the rebuild is; `None` when it was applied.
+    fn goes_on(&self, tx: &Tx<'_>) -> Result<Option<Rebuilding>> {
+        let state = tx.rebuilding()?;
+        let state = state.filter(|it| self.is_of(it) && it.phase != RebuildPhase::Removing);
+        if state.is_some() || tx.migrations()?.iter().any(|it| it.number == self.number) {
+            return Ok(state);
+        }
+        Err(Error::aborted("the online rebuild was aborted, by another process or call"))
+    }
+
+    /// Does all that an online rebuild does in the open transaction.
+    pub(super) fn rebuild_at_once(&self, tx: &Tx<'_>, table: &str) -> Result<()> {
+        tx.rebuild_online(|online| {
+            let sql = (&*self.sql, table);
+            let plan = online.begin(self.key(), sql, 0)?;
+            while !online.step(&plan, u32::MAX)?.is_copied {}
+            let is_swapped = online.swap(&plan, sql, u32::MAX)?;
+            assert!(is_swapped, "all is copied");
+            while !online.clean(u32::MAX)? {}
+            Ok(())
+        })
+    }
+}
+
+fn stranger(it: &Rebuilding) -> Error {
+    wrong(&format!(
+        "{} is being rebuilt online by the migration {}, which is not there as it was then; bring \
+         it back, or abort the rebuild (Migrations::abort, or monolite migrate abort)",
+        it.table, it.name
+    ))
+}
