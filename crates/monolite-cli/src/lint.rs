@@ -65,6 +65,8 @@ struct Finding {
 #[derive(Default)]
 struct Known {
     columns: HashMap<String, Column>,
+    /// The first columns of tables.
+    first: HashMap<String, String>,
     /// Names as they were made.
     spellings: HashMap<String, Vec<String>>,
 }
@@ -72,6 +74,7 @@ struct Known {
 /// What columns of a name are: in one of the tables, or in all.
 struct Column {
     is_text: bool,
+    is_id: bool,
     are_keys: bool,
     are_never_null: bool,
 }
@@ -200,15 +203,18 @@ impl Known {
         for token in columns.iter().map(|it| &it[0]).chain([table]) {
             self.spellings.entry(lower(Some(token))).or_default().extend(token.name());
         }
+        let first = columns.first().map(|definition| lower(definition.first()));
+        self.first.extend(first.map(|first| (lower(Some(table)), first)));
         for definition in columns {
             let (name, declared) = (lower(definition.first()), declared(definition));
             let is_key = definition.iter().any(|token| token.is_word("primary"));
             let is_id = is_key && declared == "INTEGER";
             let is_not_null =
                 definition.windows(2).any(|it| it[0].is_word("not") && it[1].is_word("null"));
-            let all = Column { is_text: false, are_keys: true, are_never_null: true };
+            let all = Column { is_text: false, is_id: false, are_keys: true, are_never_null: true };
             let column = self.columns.entry(name).or_insert(all);
             column.is_text |= ["CHAR", "CLOB", "TEXT"].iter().any(|part| declared.contains(part));
+            column.is_id |= is_id;
             column.are_keys &= is_key;
             column.are_never_null &= is_id || is_not_null;
         }
@@ -276,6 +282,7 @@ impl Lint<'_> {
             }
         }
         self.groups();
+        self.aliases();
     }
 
     /// Whether the name at `at` is another one there: without quotes it has small letters.
@@ -366,6 +373,7 @@ impl Lint<'_> {
                 self.add(at, "conflict");
             }
             "conflict" if next == "do" && self.word(at + 2) == "update" => self.add(at, "target"),
+            "null" if self.is_id(at) => self.add(at, "null-id"),
             "in" if is_call && self.is_sign(at + 2, b')') => self.add(at, "empty-list"),
             "main" | "temp" if is_first_part => self.add(at, "catalog"),
             _ if word.starts_with("sqlite_") && !is_call => self.add(at, "catalog"),
@@ -435,6 +443,56 @@ impl Lint<'_> {
         if let Some((_, difference, remedy)) = rule(parts().1, |names| has(names, name)) {
             self.found.push((at, ("function", difference, remedy)));
         }
+    }
+
+    /// Whether the NULL at `at` is for an `INTEGER PRIMARY KEY` that comes first.
+    fn is_id(&self, at: usize) -> bool {
+        let position = |word: &str| self.tokens.iter().position(|token| token.is_word(word));
+        let (Some(into), Some(values)) = (position("into"), position("values")) else {
+            return false;
+        };
+        let first = match self.is_sign(into + 2, b'(') {
+            true => lower(self.tokens.get(into + 3)),
+            false => {
+                let table = lower(self.tokens.get(into + 1));
+                self.known.first.get(&table).cloned().unwrap_or_default()
+            }
+        };
+        let is_id = self.known.columns.get(&first).is_some_and(|column| column.is_id);
+        is_id && at > values && self.is_sign(at - 1, b'(')
+    }
+
+    /// Aliases of a SELECT in its WHERE and HAVING.
+    fn aliases(&mut self) {
+        let (mut part, mut aliases, mut found) = (String::new(), Vec::new(), Vec::new());
+        let mut depth = 0_i32;
+        for (at, token) in self.tokens.iter().enumerate() {
+            let (word, name) = (self.word(at), lower(Some(token)));
+            let is_part = self.is_sign(at + 1, b'.') || self.before(at, 1) == "as";
+            match token.kind {
+                TokenKind::Sign(b'(') => depth += 1,
+                // Behind a subquery they are columns.
+                TokenKind::Sign(b')') if depth == 0 => aliases.clear(),
+                TokenKind::Sign(b')') => depth -= 1,
+                _ => {}
+            }
+            if has("select from where group having order limit window union", &word) {
+                if word == "select" {
+                    (depth, aliases) = (0, Vec::new());
+                }
+                part = word;
+            } else if part == "select" && self.before(at, 1) == "as" {
+                aliases.push(name);
+            } else if has("where having", &part)
+                && token.kind != TokenKind::Text
+                && !is_part
+                && aliases.contains(&name)
+                && !self.known.columns.contains_key(&name)
+            {
+                found.push(at);
+            }
+        }
+        found.into_iter().for_each(|at| self.add(at, "alias"));
     }
 
     /// Whether the column at `at` is all of a condition.

@@ -109,7 +109,11 @@ const PLANTED: &[(&str, &str)] = &[
     ("names", "SELECT \"ID\" FROM item"),
     ("catalog", "SELECT name FROM sqlite_master"),
     ("catalog", "SELECT id FROM main.item"),
+    ("alias", "SELECT flag, count(*) AS n FROM item GROUP BY flag HAVING n > 1"),
+    ("alias", "SELECT id, price AS p FROM item WHERE p > 1"),
     ("empty-list", "SELECT id FROM item WHERE id IN ()"),
+    ("null-id", "INSERT INTO \"Town\" VALUES (NULL, 'x', NULL)"),
+    ("null-id", "INSERT INTO \"Town\"(tid, label) VALUES (3, 'y'), (NULL, 'x')"),
     (
         "ambiguous",
         "INSERT INTO sale VALUES (1, 9) ON CONFLICT (item) DO UPDATE SET count = count + 1",
