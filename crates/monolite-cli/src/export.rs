@@ -3,6 +3,7 @@
 
 pub(crate) mod clauses;
 mod files;
+mod kind;
 mod map;
 mod postgres;
 mod report;
@@ -39,11 +40,18 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Something of the schema is not there.
 #[derive(Debug)]
-pub(crate) struct Losses(u64);
+pub(crate) struct Losses {
+    count: u64,
+    has_virtual: bool,
+}
 
 impl std::fmt::Display for Losses {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "all rows are there; {} not carried, see the report", self.0)
+        let rows = match self.has_virtual {
+            true => "all rows of tables are there, those of virtual tables are not",
+            false => "all rows are there",
+        };
+        write!(f, "{rows}; {} not carried, see the report", self.count)
     }
 }
 
@@ -154,8 +162,19 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
     show(&record, &arguments.to, arguments.json).context("it was made, and telling so failed")?;
     match plan.report.count(Verdict::Lost) {
         0 => Ok(()),
-        lost => Err(Losses(lost).into()),
+        count => {
+            let mut items = plan.report.0.iter();
+            let has_virtual = items.any(|item| item.kind == "virtual table");
+            Err(Losses { count, has_virtual }.into())
+        }
     }
+}
+
+/// Whether the target is a connection, and no directory. What may have a password is never taken
+/// for the name of a directory: that is shown.
+fn is_connection(to: &str) -> bool {
+    let has_password = to.split_once('@').is_some_and(|(user, _)| user.contains(':'));
+    has_password || to.contains("://") || to.contains('=')
 }
 
 type Exported = (Plan, Vec<Sum>, Seconds);
@@ -167,8 +186,7 @@ fn export(
 ) -> Result<Exported> {
     let (start, mut seconds) = (Instant::now(), Seconds::default());
     // Before anything long: a wrong address is told at once.
-    let url = ["postgres://", "postgresql://"].iter().any(|start| arguments.to.starts_with(start));
-    let mut target = match (url, arguments.verify) {
+    let mut target = match (is_connection(&arguments.to), arguments.verify) {
         (true, is_verified) => Ok(Postgres::open(&arguments.to, !is_verified)?),
         (false, false) => Err(Files::begin(Path::new(&arguments.to))?),
         (false, true) => bail!("--verify compares with a running PostgreSQL; name its URL"),
@@ -187,10 +205,7 @@ fn export(
     for to in targets.iter_mut() {
         let sum = match &mut target {
             Ok(_) if arguments.verify => read(Source(tx), to, &mut refused, &mut progress)?,
-            Ok(postgres) => {
-                postgres.create(to, report)?;
-                postgres.copy(Source(tx), to, &mut refused, &mut progress)?
-            }
+            Ok(postgres) => postgres.carry(Source(tx), to, report, &mut refused, &mut progress)?,
             Err(files) => files.table(Source(tx), to, &mut refused, &mut progress)?,
         };
         sums.push(sum);
@@ -276,8 +291,8 @@ fn show(record: &Record<'_>, to: &str, as_json: bool) -> Result<()> {
         out,
         "{}: {}, {}; {} carried, {} changed, {} not; looked {}, copied {}, finished {}, \
          verified {}",
-        // A URL may have a password.
-        to.rsplit_once('@').map_or(to, |(_, place)| place),
+        // A connection may have a password.
+        if is_connection(to) { "PostgreSQL" } else { to },
         words::count(record.tables.len() as u64, "table"),
         words::count(rows, "row"),
         count(Verdict::Carried),

@@ -61,8 +61,23 @@ struct Finding {
     remedy: &'static str,
 }
 
-/// What tables have: whether a column, by its name in lower case, holds texts alone.
-type Columns = HashMap<String, bool>;
+/// What the tables of the run are, by their names in lower case.
+#[derive(Default)]
+struct Known {
+    columns: HashMap<String, Column>,
+    /// The first columns of tables.
+    first: HashMap<String, String>,
+    /// Names as they were made.
+    spellings: HashMap<String, Vec<String>>,
+}
+
+/// What columns of a name are: in one of the tables, or in all.
+struct Column {
+    is_text: bool,
+    is_id: bool,
+    are_keys: bool,
+    are_never_null: bool,
+}
 
 /// Looks at all files.
 pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
@@ -70,9 +85,9 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
     for file in &arguments.files {
         texts.extend(read(file)?);
     }
-    let mut columns = Columns::new();
+    let mut known = Known::default();
     for statement in texts.iter().flat_map(|(_, sql)| statements(sql)) {
-        learn(statement, &mut columns);
+        known.learn(statement);
     }
     let mut findings: Vec<Finding> = Vec::new();
     for (file, sql) in &texts {
@@ -80,7 +95,7 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
         for statement in statements(sql) {
             let start = statement.as_ptr() as usize - sql.as_ptr() as usize;
             let mut lint =
-                Lint { tokens: clauses::tokens(statement), columns: &columns, found: Vec::new() };
+                Lint { tokens: clauses::tokens(statement), known: &known, found: Vec::new() };
             lint.look();
             lint.found.sort_by_key(|(at, _)| *at);
             for (token, (rule, difference, remedy)) in lint.found {
@@ -118,7 +133,8 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     }
     drop(bytes);
     let db = backup::open(file, "is this the right path?")?;
-    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL \
+               AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' ORDER BY rowid";
     let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
     db.close()?;
     let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
@@ -136,8 +152,11 @@ fn show(findings: &[Finding], as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The definitions of a `CREATE TABLE`, and what follows; or that of an `ALTER TABLE … ADD`.
-fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<(Vec<&'t [Token<'s>]>, &'t [Token<'s>])> {
+/// A table's name, the definitions of its columns, and what follows them.
+type Definitions<'t, 's> = (&'t Token<'s>, Vec<&'t [Token<'s>]>, &'t [Token<'s>]);
+
+/// Those of a `CREATE TABLE`, or of an `ALTER TABLE … ADD`.
+fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<Definitions<'t, 's>> {
     let is_temporary = |token: &Token<'_>| token.is_word("temp") || token.is_word("temporary");
     let mut starts = tokens.iter().filter(|token| !is_temporary(token));
     let verb = starts.next()?;
@@ -147,12 +166,12 @@ fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<(Vec<&'t [Token<'s>]>,
     if verb.is_word("alter") {
         let add = tokens.iter().position(|token| token.is_word("add"))?;
         let start = add + 1 + usize::from(tokens.get(add + 1)?.is_word("column"));
-        return Some((vec![&tokens[start..]], &[]));
+        return Some((&tokens[add - 1], vec![&tokens[start..]], &[]));
     }
     let open = tokens.iter().position(|token| token.kind == TokenKind::Sign(b'('))?;
     let close = clauses::closing(tokens, open).min(tokens.len());
     let behind = tokens.get(close + 1..).unwrap_or_default();
-    verb.is_word("create").then(|| (split(&tokens[open + 1..close]), behind))
+    verb.is_word("create").then(|| (&tokens[open - 1], split(&tokens[open + 1..close]), behind))
 }
 
 /// The type of a column's definition, in upper case.
@@ -170,14 +189,35 @@ fn is_constraint(definition: &[Token<'_>]) -> bool {
     })
 }
 
-fn learn(statement: &str, columns: &mut Columns) {
-    let tokens = clauses::tokens(statement);
-    let Some((definitions, _)) = definitions(&tokens) else { return };
-    for definition in definitions.iter().filter(|definition| !is_constraint(definition)) {
-        let name = definition[0].name().unwrap_or_default().to_lowercase();
-        let declared = declared(definition);
-        let is_text = ["CHAR", "CLOB", "TEXT"].iter().any(|part| declared.contains(part));
-        columns.entry(name).and_modify(|known| *known |= is_text).or_insert(is_text);
+/// The name of a token in lower case.
+fn lower(token: Option<&Token<'_>>) -> String {
+    token.and_then(Token::name).unwrap_or_default().to_lowercase()
+}
+
+impl Known {
+    fn learn(&mut self, statement: &str) {
+        let tokens = clauses::tokens(statement);
+        let Some((table, definitions, _)) = definitions(&tokens) else { return };
+        let is_column = |it: &&&[Token<'_>]| !is_constraint(it);
+        let columns: Vec<_> = definitions.iter().filter(is_column).collect();
+        for token in columns.iter().map(|it| &it[0]).chain([table]) {
+            self.spellings.entry(lower(Some(token))).or_default().extend(token.name());
+        }
+        let first = columns.first().map(|definition| lower(definition.first()));
+        self.first.extend(first.map(|first| (lower(Some(table)), first)));
+        for definition in columns {
+            let (name, declared) = (lower(definition.first()), declared(definition));
+            let is_key = definition.iter().any(|token| token.is_word("primary"));
+            let is_id = is_key && declared == "INTEGER";
+            let is_not_null =
+                definition.windows(2).any(|it| it[0].is_word("not") && it[1].is_word("null"));
+            let all = Column { is_text: false, is_id: false, are_keys: true, are_never_null: true };
+            let column = self.columns.entry(name).or_insert(all);
+            column.is_text |= ["CHAR", "CLOB", "TEXT"].iter().any(|part| declared.contains(part));
+            column.is_id |= is_id;
+            column.are_keys &= is_key;
+            column.are_never_null &= is_id || is_not_null;
+        }
     }
 }
 
@@ -188,7 +228,7 @@ fn has(words: &str, word: &str) -> bool {
 /// One statement.
 struct Lint<'s> {
     tokens: Vec<Token<'s>>,
-    columns: &'s Columns,
+    known: &'s Known,
     found: Vec<(usize, Rule)>,
 }
 
@@ -216,10 +256,17 @@ impl Lint<'_> {
         let tokens = self.tokens.clone();
         let is_create = has("create alter", &self.word(0));
         self.statement();
-        if let Some((definitions, behind)) = definitions(&tokens) {
-            self.table(&definitions, behind);
+        if let Some((name, definitions, behind)) = definitions(&tokens) {
+            self.table(name, &definitions, behind);
         }
         for (at, token) in tokens.iter().enumerate() {
+            if !is_create && self.is_spelled_otherwise(at) {
+                self.add(at, "names");
+            }
+            if has("where and or not having on when", &self.before(at, 1)) && self.is_condition(at)
+            {
+                self.add(at, "condition");
+            }
             match token.kind {
                 TokenKind::Word => self.keyword(at, is_create),
                 TokenKind::Quoted if !token.text.starts_with('"') => self.add(at, "quotes"),
@@ -235,6 +282,19 @@ impl Lint<'_> {
             }
         }
         self.groups();
+        self.aliases();
+    }
+
+    /// Whether the name at `at` is another one there: without quotes it has small letters.
+    fn is_spelled_otherwise(&self, at: usize) -> bool {
+        let token = self.tokens[at];
+        let there = match token.kind {
+            TokenKind::Word if self.word(at + 1) != "by" => token.text.to_ascii_lowercase(),
+            TokenKind::Quoted => token.name().unwrap_or_default(),
+            _ => return false,
+        };
+        let made = self.known.spellings.get(&there.to_lowercase());
+        made.is_some_and(|made| !made.contains(&there))
     }
 
     /// What the first words say.
@@ -266,9 +326,13 @@ impl Lint<'_> {
         self.tokens.iter().take(3).any(|token| token.is_word("trigger"))
     }
 
-    fn table(&mut self, definitions: &[&[Token<'_>]], behind: &[Token<'_>]) {
+    fn table(&mut self, name: &Token<'_>, definitions: &[&[Token<'_>]], behind: &[Token<'_>]) {
         let place = |token: &Token<'_>| self.tokens.iter().position(|it| it.at == token.at);
         let mut found = Vec::new();
+        let has_capitals = |token: &Token<'_>| {
+            token.kind == TokenKind::Word && token.text.chars().any(char::is_uppercase)
+        };
+        found.extend(has_capitals(name).then(|| (place(name), "names")));
         let is_strict = behind.iter().any(|token| token.is_word("strict"));
         found.extend((!is_strict && self.word(0) == "create").then_some((Some(0), "affinity")));
         for token in behind {
@@ -282,8 +346,7 @@ impl Lint<'_> {
             if !has("BIGINT TEXT NUMERIC", &declared) && declared != "DOUBLE PRECISION" {
                 found.push((at, "type"));
             }
-            let first = &definition[0];
-            if first.kind == TokenKind::Word && first.text.chars().any(char::is_uppercase) {
+            if has_capitals(&definition[0]) {
                 found.push((at, "names"));
             }
             let is_generated = definition
@@ -310,8 +373,22 @@ impl Lint<'_> {
                 self.add(at, "conflict");
             }
             "conflict" if next == "do" && self.word(at + 2) == "update" => self.add(at, "target"),
+            "null" if self.is_id(at) => self.add(at, "null-id"),
+            "in" if is_call && self.is_sign(at + 2, b')') => self.add(at, "empty-list"),
+            "main" | "temp" if is_first_part => self.add(at, "catalog"),
+            _ if word.starts_with("sqlite_") && !is_call => self.add(at, "catalog"),
+            // `DO UPDATE SET n = n + 1`
+            _ if self.is_sign(at - at.min(1), b'=')
+                && self.before(at, 2) == word
+                && !is_first_part =>
+            {
+                let is_update = |it: &[Token<'_>]| it[0].is_word("do") && it[1].is_word("update");
+                if self.tokens[..at].windows(2).any(is_update) {
+                    self.add(at, "ambiguous");
+                }
+            }
             "rowid" | "_rowid_" | "oid"
-                if before != "without" && !self.columns.contains_key(&word) =>
+                if before != "without" && !self.known.columns.contains_key(&word) =>
             {
                 self.add(at, "rowid");
             }
@@ -326,7 +403,9 @@ impl Lint<'_> {
             {
                 self.add(at, "boolean");
             }
-            "order" if next == "by" && !self.has_nulls(at) => self.add(at, "nulls"),
+            "order" if next == "by" && !self.has_nulls(at) && !self.is_never_null(at) => {
+                self.add(at, "nulls");
+            }
             "limit" => self.limit(at),
             "autoincrement" => self.add(at, "autoincrement"),
             "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
@@ -338,16 +417,16 @@ impl Lint<'_> {
             {
                 self.add(at, "blob");
             }
-            "as" if has("integer int real numeric", &next) && self.is_cast(at) => {
+            "as" if has("integer int real numeric decimal blob double", &next)
+                && self.word(at + 2) != "precision"
+                && self.is_cast(at) =>
+            {
                 self.add(at + 1, "cast");
             }
             _ if is_call && !is_first_part && before != "table" && before != "into" => {
                 self.call(at, &word);
             }
             _ => {}
-        }
-        if has("where and or not having on when", &before) && self.is_condition(at) {
-            self.add(at, "condition");
         }
     }
 
@@ -366,19 +445,70 @@ impl Lint<'_> {
         }
     }
 
+    /// Whether the NULL at `at` is for an `INTEGER PRIMARY KEY` that comes first.
+    fn is_id(&self, at: usize) -> bool {
+        let position = |word: &str| self.tokens.iter().position(|token| token.is_word(word));
+        let (Some(into), Some(values)) = (position("into"), position("values")) else {
+            return false;
+        };
+        let first = match self.is_sign(into + 2, b'(') {
+            true => lower(self.tokens.get(into + 3)),
+            false => {
+                let table = lower(self.tokens.get(into + 1));
+                self.known.first.get(&table).cloned().unwrap_or_default()
+            }
+        };
+        let is_id = self.known.columns.get(&first).is_some_and(|column| column.is_id);
+        is_id && at > values && self.is_sign(at - 1, b'(')
+    }
+
+    /// Aliases of a SELECT in its WHERE and HAVING.
+    fn aliases(&mut self) {
+        let (mut part, mut aliases, mut found) = (String::new(), Vec::new(), Vec::new());
+        let mut depth = 0_i32;
+        for (at, token) in self.tokens.iter().enumerate() {
+            let (word, name) = (self.word(at), lower(Some(token)));
+            let is_part = self.is_sign(at + 1, b'.') || self.before(at, 1) == "as";
+            match token.kind {
+                TokenKind::Sign(b'(') => depth += 1,
+                // Behind a subquery they are columns.
+                TokenKind::Sign(b')') if depth == 0 => aliases.clear(),
+                TokenKind::Sign(b')') => depth -= 1,
+                _ => {}
+            }
+            if has("select from where group having order limit window union", &word) {
+                if word == "select" {
+                    (depth, aliases) = (0, Vec::new());
+                }
+                part = word;
+            } else if part == "select" && self.before(at, 1) == "as" {
+                aliases.push(name);
+            } else if has("where having", &part)
+                && token.kind != TokenKind::Text
+                && !is_part
+                && aliases.contains(&name)
+                && !self.known.columns.contains_key(&name)
+            {
+                found.push(at);
+            }
+        }
+        found.into_iter().for_each(|at| self.add(at, "alias"));
+    }
+
     /// Whether the column at `at` is all of a condition.
     fn is_condition(&self, at: usize) -> bool {
         let mut last = at;
         if self.is_sign(at + 1, b'.') {
             last = at + 2;
         }
-        let is_name = self.columns.contains_key(&self.word(last));
+        let is_name = self.known.columns.contains_key(&self.word(last))
+            || self.tokens[at].kind == TokenKind::Number && self.before(at, 1) != "when";
         let ends = "and or group order limit then having union except intersect returning";
         let is_end = self.tokens.get(last + 1).is_none_or(|next| {
             has(ends, &self.word(last + 1)) || matches!(next.kind, TokenKind::Sign(b')' | b';'))
         });
         let between =
-            self.tokens[..at].iter().rev().skip(1).take(4).any(|it| it.is_word("between"));
+            self.tokens[..at].iter().rev().skip(1).take(8).any(|it| it.is_word("between"));
         is_name && is_end && !(self.before(at, 1) == "and" && between)
     }
 
@@ -397,6 +527,26 @@ impl Lint<'_> {
 
     fn has_nulls(&self, at: usize) -> bool {
         self.tokens[at..].iter().any(|token| token.is_word("nulls"))
+    }
+
+    /// Whether all that ORDER BY at `at` has are columns that are never NULL.
+    fn is_never_null(&self, at: usize) -> bool {
+        let is_end = |it: &&Token<'_>| {
+            !has("limit rows range groups", it.text)
+                && !matches!(it.kind, TokenKind::Sign(b')' | b';'))
+        };
+        let count = self.tokens[at + 2..].iter().take_while(is_end).count();
+        let is_column = |term: &[Token<'_>]| {
+            let end = term.iter().take_while(|it| !has("asc desc", it.text)).count();
+            let name = lower(term[..end].last());
+            let is_alias = |it: &[Token<'_>]| it[0].is_word("as") && lower(it.get(1)) == name;
+            self.known.columns.get(&name).is_some_and(|column| column.are_never_null)
+                && (end == 1 || end == 3 && term[1].kind == TokenKind::Sign(b'.'))
+                && !self.tokens.windows(2).any(is_alias)
+        };
+        let others = "left right full outer union except intersect";
+        !self.tokens.iter().any(|token| has(others, token.text))
+            && split(&self.tokens[at + 2..at + 2 + count]).into_iter().all(is_column)
     }
 
     fn limit(&mut self, at: usize) {
@@ -422,7 +572,8 @@ impl Lint<'_> {
         let is_part = self.is_sign(at + 1, b'.');
         let is_of_list =
             self.word(0) == "create" && before.is_some_and(|it| it.kind == TokenKind::Sign(b'('));
-        let is_known = self.columns.contains_key(&name) || self.columns.is_empty() && !is_in_values;
+        let columns = &self.known.columns;
+        let is_known = columns.contains_key(&name) || columns.is_empty() && !is_in_values;
         !is_known && !is_part && !is_of_list && (is_value || is_listed && is_in_values)
     }
 
@@ -448,7 +599,10 @@ impl Lint<'_> {
         let is_none = |at: Option<usize>| {
             at.and_then(|at| self.tokens.get(at)).is_some_and(|token| match token.kind {
                 TokenKind::Number => true,
-                TokenKind::Word => self.columns.get(&token.text.to_lowercase()) == Some(&false),
+                TokenKind::Word => {
+                    let column = self.known.columns.get(&token.text.to_lowercase());
+                    column.is_some_and(|column| !column.is_text)
+                }
                 _ => false,
             })
         };
@@ -459,6 +613,8 @@ impl Lint<'_> {
     fn groups(&mut self) {
         let Some(group) = (0..self.tokens.len())
             .find(|at| self.word(*at) == "group" && self.word(at + 1) == "by")
+            // By the places of columns.
+            .filter(|at| self.tokens.get(at + 2).is_some_and(|it| it.kind != TokenKind::Number))
         else {
             return;
         };
@@ -475,6 +631,16 @@ impl Lint<'_> {
             .filter_map(Token::name)
             .map(|it| it.to_lowercase())
             .collect();
+        // With its key, all columns of a table are.
+        let is_comma = |token: &Token<'_>| token.kind == TokenKind::Sign(b',');
+        let is_joined =
+            self.tokens[from..group].iter().any(|it| it.is_word("join") || is_comma(it));
+        let count = self.tokens[group + 2..].iter().take_while(is_end).count();
+        let mut keys = split(&self.tokens[group + 2..group + 2 + count]);
+        keys.retain(|term| {
+            let column = self.known.columns.get(&lower(term.last()));
+            column.is_some_and(|column| column.are_keys) && (term.len() == 3 || !is_joined)
+        });
         let mut found = Vec::new();
         for item in split(&self.tokens[(select + 1).min(from)..from]) {
             let end = item.iter().position(|token| token.is_word("as")).unwrap_or(item.len());
@@ -485,6 +651,9 @@ impl Lint<'_> {
                 && !name.is_empty()
                 && !grouped.contains(&name)
                 && !grouped.contains(&alias)
+                && !keys.iter().any(|key| {
+                    end == key.len() && (end == 1 || lower(key.first()) == lower(item.first()))
+                })
             {
                 found.extend(self.tokens.iter().position(|token| token.at == item[0].at));
             }

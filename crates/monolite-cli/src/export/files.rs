@@ -8,9 +8,10 @@
 //!
 //! The directory gets its name when it is whole and on disk.
 
+use super::kind::Kind;
 use super::map::{Plan, Step};
 use super::rows::{self, Refused, Sum};
-use super::target::{Kind, Target};
+use super::target::Target;
 use super::translate::{literal, quoted};
 use super::{Progress, Source};
 use anyhow::{Context as _, Result, ensure};

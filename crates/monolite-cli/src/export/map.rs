@@ -8,15 +8,16 @@
 //! 3. Expressions are translated, or lost with the reason.
 
 use super::clauses::{self, Reference};
+use super::kind::Kind;
 use super::report::Report;
 use super::rows::Found;
 use super::schema::{self, Column, ForeignKey, Index, Schema, Table};
-use super::target::{Kind, Target, TargetColumn};
-use super::translate::{Names, literal, quoted, translate};
-use anyhow::{Result, bail};
+use super::target::{Target, TargetColumn};
+use super::translate::{Meant, Names, Translated, literal, quoted, translate};
+use anyhow::{Result, bail, ensure};
 use monolite::{ReadTx, Value};
 use monolite_sqlite::{Token, TokenKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Something made when the rows are there.
 pub(super) struct Step {
@@ -52,6 +53,7 @@ pub(super) fn plan(
     holdings: &Holdings,
     mixed: bool,
 ) -> Result<Plan> {
+    check_names(schema)?;
     let mut plan = Plan::default();
     let kinds = kinds(schema, holdings, mixed)?;
     for (table, kinds) in schema.tables.iter().zip(&kinds) {
@@ -63,14 +65,14 @@ pub(super) fn plan(
         for index in &table.indexes {
             plan.index(table, index, kinds);
         }
-        plan.checks(table);
+        plan.checks(table, kinds);
     }
     for table in &schema.tables {
         for key in &table.keys {
             plan.foreign_key(schema, table, key);
         }
     }
-    plan.views(schema);
+    plan.views(schema, &kinds);
     for (name, table) in &schema.triggers {
         let note = "write it in PL/pgSQL, or do its work in the application";
         plan.report.lost("trigger", &format!("{name} on {table}"), note);
@@ -209,16 +211,65 @@ const SYSTEM: [&str; 6] = ["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"];
 /// The longest name there, in bytes.
 const LONGEST_NAME: usize = 63;
 
+/// The most columns of a table there.
+const MOST_COLUMNS: usize = 1_600;
+
 fn column_name(name: &str) -> String {
     if SYSTEM.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// The names of a table's columns, in any case, and of its rowid.
-fn names(table: &Table) -> Names {
-    let mut names = Names::default();
-    for column in &table.columns {
-        names.alias(&column.name, &column_name(&column.name));
+/// The beginning of a name that PostgreSQL keeps.
+fn cut(name: &str) -> &str {
+    let mut end = name.len().min(LONGEST_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
     }
+    &name[..end]
+}
+
+/// Fails where PostgreSQL cannot have a table's name or its columns.
+fn check_names(schema: &Schema) -> Result<()> {
+    let twice = |names: &[String]| {
+        let mut seen = HashSet::new();
+        names.iter().map(|name| cut(name).to_owned()).find(|name| !seen.insert(name.clone()))
+    };
+    let mut problems = Vec::new();
+    let views = schema.views.iter().map(|view| &view.name);
+    let relations: Vec<String> =
+        schema.tables.iter().map(|table| &table.name).chain(views).cloned().collect();
+    problems.extend(twice(&relations).map(|name| format!("two tables or views become {name}")));
+    let of_system = relations.iter().filter(|name| name.starts_with("pg_"));
+    problems.extend(of_system.map(|name| format!("{name} begins as its catalogs do")));
+    for Table { name, columns, .. } in &schema.tables {
+        let names: Vec<String> = columns.iter().map(|column| column_name(&column.name)).collect();
+        problems.extend(twice(&names).map(|it| format!("two columns of {name} become {it}")));
+        let is_wide = columns.len() > MOST_COLUMNS;
+        problems.extend(is_wide.then(|| format!("{name} has more than {MOST_COLUMNS} columns")));
+    }
+    ensure!(problems.is_empty(), "PostgreSQL cannot have this: {}", problems.join("; "));
+    Ok(())
+}
+
+fn add_columns(names: &mut Names, table: &Table, kinds: &Kinds) {
+    for (column, (kind, _)) in table.columns.iter().zip(kinds) {
+        let collation = table.clauses.collations.get(&column.name.to_lowercase());
+        let declared = column.declared.to_ascii_uppercase();
+        let expected = affinity(&declared);
+        let is_text = !matches!(expected, Kind::Bigint | Kind::Double | Kind::Numeric);
+        let of = Meant {
+            kind: *kind,
+            collation: collation.filter(|it| *it != "BINARY" && *kind == Kind::Text).cloned(),
+            is_text: *kind == Kind::Text && is_text,
+            has_integers: *kind == Kind::Numeric || *kind == Kind::Double && expected != *kind,
+        };
+        names.column(&column.name, &column_name(&column.name), of);
+    }
+}
+
+/// The names of a table's columns, in any case, and of its rowid.
+fn names(table: &Table, kinds: &Kinds) -> Names {
+    let mut names = Names::default();
+    add_columns(&mut names, table, kinds);
     if let Some(rowid) = table.rowid {
         for name in ["rowid", "_rowid_", "oid"] {
             names.alias(name, &table.columns[rowid].name);
@@ -253,7 +304,7 @@ impl Plan {
         let mut columns = Vec::new();
         let mut selected = Vec::new();
         for (at, (column, (kind, note))) in table.columns.iter().zip(kinds).enumerate() {
-            columns.push(self.column(table, at, *kind, note));
+            columns.push(self.column(table, at, kinds));
             let name = quoted(&column.name);
             selected.push(match kind {
                 Kind::Double => format!("CAST({name} AS REAL)"),
@@ -282,8 +333,9 @@ impl Plan {
         self.targets.push(Target { name: table.name.clone(), columns, select, key });
     }
 
-    fn column(&mut self, table: &Table, at: usize, kind: Kind, note: &str) -> TargetColumn {
-        let column = &table.columns[at];
+    fn column(&mut self, table: &Table, at: usize, kinds: &Kinds) -> TargetColumn {
+        let (column, (kind, note)) = (&table.columns[at], &kinds[at]);
+        let kind = *kind;
         let (of, lower) = (format!("{}.{}", table.name, column.name), column.name.to_lowercase());
         let collation = table.clauses.collations.get(&lower).map(String::as_str);
         if let Some(collation) = collation.filter(|it| *it != "BINARY" && kind == Kind::Text) {
@@ -295,7 +347,7 @@ impl Plan {
             self.report.lost("collation", &format!("{of} {collation}"), note);
         }
         let name = column_name(&column.name);
-        let mut notes: Vec<&str> = Some(note).filter(|note| !note.is_empty()).into_iter().collect();
+        let mut notes = Vec::from_iter(Some(note.as_str()).filter(|note| !note.is_empty()));
         if name != column.name {
             notes.push("renamed: PostgreSQL has a column of its own with this name");
         }
@@ -303,11 +355,15 @@ impl Plan {
             notes.push("PostgreSQL cuts its name to 63 bytes");
         }
         let mut generated = None;
+        let translated;
         if let Some(text) = table.clauses.generated.get(&lower).filter(|_| column.is_generated) {
-            match translate(text, &names(table)) {
-                Ok(translated) => {
+            let made = translate(text, &names(table, kinds));
+            match made.and_then(Translated::without_doubt) {
+                Ok(made) => {
                     notes.extend(column.is_virtual.then_some("stored, not virtual"));
-                    generated = Some(translated.sql);
+                    translated = made;
+                    notes.extend(translated.notes.iter().map(String::as_str));
+                    generated = Some(translated.sql.clone());
                 }
                 Err(why) => {
                     let note = format!("{why}; it is a plain column with its values");
@@ -405,17 +461,17 @@ impl Plan {
         }
     }
 
-    fn checks(&mut self, table: &Table) {
+    fn checks(&mut self, table: &Table, kinds: &Kinds) {
         for (name, text) in &table.clauses.checks {
             let of = format!("{} CHECK ({text})", table.name);
-            match translate(text, &names(table)) {
+            match translate(text, &names(table, kinds)) {
                 Ok(translated) => {
                     let name = name
                         .as_ref()
                         .map_or_else(String::new, |it| format!("CONSTRAINT {} ", quoted(it)));
                     let table = quoted(&table.name);
                     let sql = format!("ALTER TABLE {table} ADD {name}CHECK ({})", translated.sql);
-                    self.step("check", &of, sql, &translated.notes.join("; "));
+                    self.step("check", &of, sql, &translated.said());
                     self.or_not_valid();
                 }
                 Err(why) => self.report.lost("check", &of, &why),
@@ -454,13 +510,13 @@ impl Plan {
         self.or_not_valid();
     }
 
-    fn views(&mut self, schema: &Schema) {
+    fn views(&mut self, schema: &Schema, kinds: &[Kinds]) {
         for view in &schema.views {
-            match translate(&clauses::of_view(&view.sql), &view_names(schema, &view.sql)) {
+            match translate(&clauses::of_view(&view.sql), &view_names(schema, kinds, &view.sql)) {
                 Ok(translated) => {
                     let (name, columns) = (quoted(&view.name), list(&view.columns));
                     let sql = format!("CREATE VIEW {name} ({columns}) AS {}", translated.sql);
-                    self.step("view", &view.name, sql, &translated.notes.join("; "));
+                    self.step("view", &view.name, sql, &translated.said());
                 }
                 Err(why) => self.report.lost("view", &view.name, &why),
             }
@@ -469,15 +525,20 @@ impl Plan {
 }
 
 /// The names of the tables and views that a view's text has, and of their columns.
-fn view_names(schema: &Schema, sql: &str) -> Names {
-    let words: Vec<String> = clauses::tokens(sql).iter().filter_map(Token::name).collect();
-    let is_used = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
-    let mut names = Names::default();
-    for table in schema.tables.iter().filter(|table| is_used(&table.name)) {
-        names.alias(&table.name, &table.name);
-        for column in &table.columns {
-            names.alias(&column.name, &column_name(&column.name));
+fn view_names(schema: &Schema, kinds: &[Kinds], sql: &str) -> Names {
+    let of = |sql| clauses::tokens(sql).into_iter().filter_map(|it| it.name());
+    let mut words: HashSet<String> = of(sql).map(|word| word.to_lowercase()).collect();
+    // Columns come through views, too. The last view that is made may be the first that is read.
+    for view in schema.views.iter().cycle().take(schema.views.len() * 3) {
+        if words.contains(&view.name.to_lowercase()) {
+            words.extend(of(&view.sql).map(|word| word.to_lowercase()));
         }
+    }
+    let is_used = |name: &str| words.contains(&name.to_lowercase());
+    let mut names = Names::default();
+    for (table, kinds) in schema.tables.iter().zip(kinds).filter(|(it, _)| is_used(&it.name)) {
+        names.alias(&table.name, &table.name);
+        add_columns(&mut names, table, kinds);
     }
     for view in schema.views.iter().filter(|view| is_used(&view.name)) {
         for name in view.columns.iter().chain([&view.name]) {
@@ -502,8 +563,9 @@ fn index_sql(table: &Table, index: &Index, kinds: &Kinds) -> Result<(String, Str
         let (inner, is_text) = match &part.of {
             Ok(at) => (quoted(&column_name(&table.columns[*at].name)), kinds[*at].0 == Kind::Text),
             Err(text) => {
-                let translated = translate(text, &names(table))?;
+                let translated = translate(text, &names(table, kinds))?;
                 notes.extend(translated.notes);
+                notes.extend(translated.doubts);
                 (format!("({})", translated.sql), true)
             }
         };
@@ -514,13 +576,15 @@ fn index_sql(table: &Table, index: &Index, kinds: &Kinds) -> Result<(String, Str
             other => return Err(format!("the collation {other}, which a program added")),
         };
         let of = if function.is_empty() { inner } else { format!("{function}({inner})") };
-        notes.extend((!function.is_empty()).then_some("of the text without its case or blanks"));
+        let note = "of the text without its case or blanks";
+        notes.extend((!function.is_empty()).then(|| note.to_owned()));
         parts.push(format!("{of}{}", if part.is_descending { " DESC" } else { "" }));
     }
     let condition = match &index.condition {
         Some(text) => {
-            let translated = translate(text, &names(table))?;
+            let translated = translate(text, &names(table, kinds))?;
             notes.extend(translated.notes);
+            notes.extend(translated.doubts);
             format!(" WHERE {}", translated.sql)
         }
         None => String::new(),
@@ -554,7 +618,7 @@ fn default(tx: &ReadTx<'_>, text: &str, kind: Kind) -> Result<(String, String), 
             let translated = translate(text, &Names::default())?;
             // A column converts in SQLite, and has to be asked to here.
             let sql = format!("CAST({} AS {})", translated.sql, name(kind));
-            return Ok((sql, translated.notes.join("; ")));
+            return Ok((sql, translated.said()));
         }
     };
     let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9e15;

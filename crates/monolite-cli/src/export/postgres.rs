@@ -35,7 +35,14 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Connects, and sees whether the place for the tables is empty, or not if they are there.
     pub(super) fn open(url: &str, is_written: bool) -> Result<Postgres> {
-        let mut config: Config = url.parse().context("the URL cannot be read")?;
+        // The parser's complaint may show a part of a password.
+        let Ok(mut config) = url.parse::<Config>() else {
+            bail!(
+                "the target is no postgres://USER@HOST/DATABASE, and has a sign that the name of a \
+                 directory may not have (=, ://, or : before @); it is not shown, as it may have a \
+                 password"
+            );
+        };
         if config.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
         {
@@ -106,8 +113,47 @@ impl Postgres {
         outcome
     }
 
+    /// Makes a table with its rows, and returns what was read. Generated columns that PostgreSQL
+    /// cannot compute for each row, or computes otherwise, become plain ones.
+    pub(super) fn carry(
+        &self,
+        source: Source<'_, '_>,
+        target: &mut Target,
+        report: &mut Report,
+        refused: &mut Vec<Refused>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Sum> {
+        self.create(target, report)?;
+        if target.columns.iter().all(|column| column.generated.is_none()) {
+            return self.copy(source, target, refused, progress);
+        }
+        let known = refused.len();
+        self.run("SAVEPOINT whole")?;
+        let why = match self.copy(source, target, refused, progress) {
+            Ok(sum) if self.sum(target, progress)? == sum => {
+                self.run("RELEASE SAVEPOINT whole")?;
+                return Ok(sum);
+            }
+            Ok(_) => "PostgreSQL computes other values for it, or for another of its table".into(),
+            Err(error) => error.to_string(),
+        };
+        // What else has failed does so again.
+        refused.truncate(known);
+        for column in &mut target.columns {
+            if column.generated.take().is_some() {
+                let of = format!("{}.{}", target.name, column.name);
+                let note = format!("{why}; it is a plain column with its values");
+                report.lost("generated column", &of, &note);
+            }
+        }
+        self.run("ROLLBACK TO SAVEPOINT whole; RELEASE SAVEPOINT whole")?;
+        self.run(&format!("DROP TABLE {}", quoted(&target.name)))?;
+        self.run(&target.create(|_| true))?;
+        self.copy(source, target, refused, progress)
+    }
+
     /// Makes a table. A generated column that PostgreSQL refuses becomes a plain one.
-    pub(super) fn create(&self, target: &mut Target, report: &mut Report) -> Result<()> {
+    fn create(&self, target: &mut Target, report: &mut Report) -> Result<()> {
         for at in 0..target.columns.len() {
             if target.columns[at].generated.is_none() {
                 continue;
@@ -126,7 +172,7 @@ impl Postgres {
 
     /// Copies a table's rows, and returns what was read. Rows that PostgreSQL cannot take are left
     /// out, and listed: the export fails then, when all are known.
-    pub(super) fn copy(
+    fn copy(
         &self,
         source: Source<'_, '_>,
         target: &Target,
@@ -229,8 +275,7 @@ impl Postgres {
             if step.kind == "view"
                 && let Some(columns) = self.booleans(&step.name)?
             {
-                let semicolon = if note.is_empty() { "" } else { "; " };
-                note = format!("{note}{semicolon}boolean, not 0 and 1: {columns}");
+                note = joined(&note, &format!("boolean, not 0 and 1: {columns}"));
             }
             report.noted(step.kind, &step.name, &note);
             return Ok(Ok(()));
@@ -241,7 +286,7 @@ impl Postgres {
         if let Some((sql, note)) = &step.or_else
             && self.tried(sql).is_ok()
         {
-            report.noted(step.kind, &step.name, note);
+            report.noted(step.kind, &step.name, &joined(&step.note, note));
             return Ok(Ok(()));
         }
         Ok(Err(message(&error)))
@@ -306,6 +351,10 @@ fn tuple_length(bytes: &[u8]) -> Option<usize> {
         at += 4 + usize::try_from(length).unwrap_or(0);
     }
     (bytes.len() >= at).then_some(at)
+}
+
+fn joined(note: &str, more: &str) -> String {
+    if note.is_empty() { more.to_owned() } else { format!("{note}; {more}") }
 }
 
 /// PostgreSQL's own words.

@@ -6,8 +6,9 @@
 //! values, so both sides hash the same. The checksum of a table is the sum of its rows' 128-bit
 //! hashes: it does not depend on the order, and a doubled row does not cancel out.
 
+use super::kind::Kind;
 use super::schema::Table;
-use super::target::{Kind, Target};
+use super::target::Target;
 use super::translate::quoted;
 use anyhow::{Result, anyhow};
 use monolite::rusqlite::types::ValueRef;

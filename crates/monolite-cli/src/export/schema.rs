@@ -84,9 +84,11 @@ impl Table {
     }
 }
 
+/// All but SQLite's own, and the engine's.
 const TABLES: &str = "SELECT l.name, l.type, l.strict, l.wr, s.sql FROM pragma_table_list l \
     JOIN sqlite_schema s ON s.name = l.name AND s.type IN ('table', 'view') \
     WHERE l.schema = 'main' AND l.type <> 'shadow' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+    AND l.name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
     ORDER BY s.rowid";
 
 /// Reads it.

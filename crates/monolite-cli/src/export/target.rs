@@ -1,30 +1,7 @@
 //! Owns what a table is in PostgreSQL: its columns with their types.
 
+use super::kind::Kind;
 use super::translate::quoted;
-
-/// A type in PostgreSQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Bigint,
-    Double,
-    Text,
-    Bytea,
-    /// Of a column without values alone.
-    Numeric,
-}
-
-impl Kind {
-    /// As a column of it is declared. Texts are compared as SQLite does: by their bytes.
-    pub(super) fn sql(self) -> &'static str {
-        match self {
-            Kind::Bigint => "bigint",
-            Kind::Double => "double precision",
-            Kind::Text => "text COLLATE \"C\"",
-            Kind::Bytea => "bytea",
-            Kind::Numeric => "numeric",
-        }
-    }
-}
 
 /// A table to be.
 pub(super) struct Target {

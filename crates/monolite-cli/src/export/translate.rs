@@ -2,10 +2,12 @@
 //!
 //! Only what means the same there is let through: operators and [`SAME`] functions, and some
 //! that have another name. The rest is refused with its reason. PostgreSQL judges the outcome; it
-//! refuses what has a type that it does not take.
+//! refuses what has a type that it does not take. What it takes and may mean otherwise, by a
+//! column's collation or affinity or by a text that looks like a number, is a doubt.
 
+use super::kind::Kind;
 use monolite_sqlite::{Scan, Token, TokenKind};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Functions with the same meaning on the types that PostgreSQL takes for them.
 const SAME: &str = "abs avg coalesce count dense_rank first_value lag last_value lead length lower \
@@ -40,24 +42,69 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 /// A translated text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Translated {
     pub(super) sql: String,
     /// What is otherwise there all the same.
-    pub(super) notes: Vec<&'static str>,
+    pub(super) notes: Vec<String>,
+    /// By what it may have other values there.
+    pub(super) doubts: BTreeSet<String>,
+}
+
+impl Translated {
+    /// All that is to be said.
+    pub(super) fn said(&self) -> String {
+        let all: Vec<&str> = self.notes.iter().chain(&self.doubts).map(String::as_str).collect();
+        all.join("; ")
+    }
+
+    /// Refuses it if it may have other values.
+    pub(super) fn without_doubt(self) -> Result<Translated, String> {
+        let doubts: Vec<String> = self.doubts.iter().cloned().collect();
+        if doubts.is_empty() { Ok(self) } else { Err(doubts.join("; ")) }
+    }
+}
+
+/// What is known of a column that a name may stand for.
+#[derive(Clone)]
+pub(super) struct Meant {
+    pub(super) kind: Kind,
+    /// One other than BINARY.
+    pub(super) collation: Option<String>,
+    /// Whether it is compared as a text with all texts.
+    pub(super) is_text: bool,
+    /// Whether some of its numbers are integers here, and none there.
+    pub(super) has_integers: bool,
+}
+
+/// What a name stands for.
+#[derive(Clone, Default)]
+struct Named {
+    sql: String,
+    columns: Vec<Meant>,
 }
 
 /// Names that a text may use in any case, and as they are written in the schema.
 #[derive(Clone, Default)]
-pub(super) struct Names(HashMap<String, String>);
+pub(super) struct Names(HashMap<String, Named>);
 
 impl Names {
     /// Lets `name` stand for the column `column`, if it stands for none.
     pub(super) fn alias(&mut self, name: &str, column: &str) {
-        self.0.entry(name.to_lowercase()).or_insert_with(|| quoted(column));
+        self.named(name, column);
     }
 
-    fn find(&self, name: &str) -> Option<&String> {
+    /// Likewise; it may be the column of several tables.
+    pub(super) fn column(&mut self, name: &str, column: &str, of: Meant) {
+        self.named(name, column).columns.push(of);
+    }
+
+    fn named(&mut self, name: &str, column: &str) -> &mut Named {
+        let named = || Named { sql: quoted(column), columns: Vec::new() };
+        self.0.entry(name.to_lowercase()).or_insert_with(named)
+    }
+
+    fn find(&self, name: &str) -> Option<&Named> {
         self.0.get(&name.to_lowercase())
     }
 }
@@ -65,15 +112,25 @@ impl Names {
 /// Translates an expression or a query, or says what in it has no counterpart.
 pub(super) fn translate(sql: &str, names: &Names) -> Result<Translated, String> {
     if let Some(format) = of_now(sql) {
-        return Ok(Translated { sql: format, notes: Vec::new() });
+        return Ok(Translated { sql: format, ..Translated::default() });
     }
     let all: Vec<Token<'_>> = Scan::of(sql).collect();
-    let out = Translated { sql: String::with_capacity(sql.len()), notes: Vec::new() };
-    let mut work = Work { all, names: names.clone(), out, casts: Vec::new(), depth: 0 };
+    let out = Translated { sql: String::with_capacity(sql.len()), ..Translated::default() };
+    let mut work = Work {
+        all,
+        names: names.clone(),
+        out,
+        columns: Vec::new(),
+        texts: Vec::new(),
+        cast_to: Vec::new(),
+        casts: Vec::new(),
+        depth: 0,
+    };
     let mut at = 0;
     while at < work.all.len() {
         at = work.token(at)?;
     }
+    work.doubt();
     work.out.notes.sort_unstable();
     work.out.notes.dedup();
     Ok(work.out)
@@ -104,6 +161,12 @@ struct Work<'s> {
     all: Vec<Token<'s>>,
     names: Names,
     out: Translated,
+    /// The columns that were named.
+    columns: Vec<Meant>,
+    /// The texts that may be compared with something.
+    texts: Vec<String>,
+    /// The types of CASTs.
+    cast_to: Vec<&'static str>,
     /// The depths of open CASTs.
     casts: Vec<usize>,
     depth: usize,
@@ -131,6 +194,10 @@ impl<'s> Work<'s> {
         self.out.sql.push_str(text);
     }
 
+    fn note(&mut self, note: &str) {
+        self.out.notes.push(note.to_owned());
+    }
+
     /// Translates the token at `at`, and returns the number of the next.
     fn token(&mut self, at: usize) -> Result<usize, String> {
         let token = self.all[at];
@@ -138,16 +205,13 @@ impl<'s> Work<'s> {
             TokenKind::Blank => self.push(" "),
             TokenKind::Word => return self.word(at),
             TokenKind::Quoted | TokenKind::Text if self.follows(at, "as") => self.alias(&token),
-            TokenKind::Text => {
-                let content = token.name().unwrap_or_default();
-                self.push(&literal(&content));
-            }
+            TokenKind::Text => self.literal(at, token.name().unwrap_or_default()),
             TokenKind::Quoted => {
                 let name = token.name().unwrap_or_default();
                 match self.names.find(&name).cloned() {
-                    Some(known) => self.push(&known),
+                    Some(known) => self.known(at, &known),
                     // SQLite takes double quotes around no name for a string.
-                    None if token.text.starts_with('"') => self.push(&literal(&name)),
+                    None if token.text.starts_with('"') => self.literal(at, name),
                     None => self.push(&quoted(&name)),
                 }
             }
@@ -157,6 +221,10 @@ impl<'s> Work<'s> {
                     Some(hex) => {
                         let number = u64::from_str_radix(hex, 16).map_err(|e| e.to_string())?;
                         self.push(&number.cast_signed().to_string());
+                    }
+                    // It would be numeric.
+                    None if digits.contains(['.', 'e', 'E']) => {
+                        self.push(&format!("{digits}::double precision"));
                     }
                     None => self.push(&digits),
                 }
@@ -169,8 +237,74 @@ impl<'s> Work<'s> {
 
     fn alias(&mut self, token: &Token<'_>) {
         let name = token.name().unwrap_or_default();
-        let known = self.names.0.entry(name.to_lowercase()).or_insert_with(|| quoted(&name));
-        self.out.sql.push_str(known);
+        self.out.sql.push_str(&self.names.named(&name, &name).sql);
+    }
+
+    /// A name of the schema at `at`.
+    fn known(&mut self, at: usize, known: &Named) {
+        self.push(&known.sql);
+        // Neither has a collation: the result of a function, and a question for NULL.
+        let solid = |it: &&Token<'_>| it.kind != TokenKind::Blank;
+        let behind: Vec<_> = self.all[at + 1..].iter().filter(solid).take(3).collect();
+        let is_null = behind.first().is_some_and(|it| it.is_word("is"))
+            && behind.iter().any(|it| it.is_word("null"));
+        let mut before = self.all[..at].iter().rev().filter(solid);
+        let is_bare = is_null
+            || before.next().is_some_and(|it| it.kind == TokenKind::Sign(b'('))
+                && before
+                    .next()
+                    .is_some_and(|it| is_in("lower upper length", &it.text.to_ascii_lowercase()));
+        for column in &known.columns {
+            if let Some(collation) = column.collation.as_ref().filter(|_| !is_bare) {
+                let doubt = format!("{} is compared by its bytes, not by {collation}", known.sql);
+                self.out.doubts.insert(doubt);
+            }
+        }
+        self.columns.extend(known.columns.iter().cloned());
+    }
+
+    /// What the types of all columns say of the texts and divisions beside them.
+    fn doubt(&mut self) {
+        let is = |is_it: fn(&Meant) -> bool| self.columns.iter().any(is_it);
+        let numbers = self.texts.iter().filter(|text| text.trim().parse::<f64>().is_ok());
+        let mut doubts = Vec::new();
+        // PostgreSQL refuses other texts where a number is.
+        if self.columns.is_empty() || is(|column| !column.is_text) {
+            doubts.extend(
+                numbers.map(|text| format!("{} may be compared as another type", literal(text))),
+            );
+        }
+        if !self.texts.is_empty() && is(|column| column.kind == Kind::Bytea) {
+            doubts.push("a text may be compared as a blob".to_owned());
+        }
+        let has = |signs: &[u8]| {
+            self.all
+                .iter()
+                .any(|it| matches!(it.kind, TokenKind::Sign(sign) if signs.contains(&sign)))
+        };
+        if is(|column| column.has_integers) && has(b"/%") {
+            doubts.push("a division of integers leaves out the fraction in SQLite".to_owned());
+        }
+        let casts = |to: &str| self.cast_to.contains(&to);
+        if (has(b"|") || casts("text"))
+            && is(|column| !matches!(column.kind, Kind::Text | Kind::Bigint))
+        {
+            doubts.push("a real or blob is another text: 2, not 2.0".to_owned());
+        }
+        if (casts("double precision") || casts("numeric")) && is(|it| it.kind == Kind::Text) {
+            doubts.push("a CAST of a text that is no number fails".to_owned());
+        }
+        self.out.doubts.extend(doubts);
+    }
+
+    fn literal(&mut self, at: usize, content: String) {
+        self.push(&literal(&content));
+        let is_joined =
+            |it: Option<&Token<'_>>| it.is_some_and(|it| it.kind == TokenKind::Sign(b'|'));
+        let next = self.next(at).map(|next| &self.all[next]);
+        if !is_joined(self.before(at)) && !is_joined(next) && !self.follows(at, "like") {
+            self.texts.push(content);
+        }
     }
 
     fn sign(&mut self, at: usize, sign: u8) -> Result<usize, String> {
@@ -180,9 +314,12 @@ impl<'s> Work<'s> {
                 self.push("=");
                 return Ok(at + 2);
             }
+            (b'|', Some(TokenKind::Sign(b'|'))) if self.is_beside_arithmetic(at) => {
+                return Err("|| beside an operator that binds tighter there".into());
+            }
             (b'-', Some(TokenKind::Sign(b'>'))) => return Err("-> on JSON in a text".into()),
             (b'/' | b'%', _) => {
-                self.out.notes.push("a division by zero fails, and is NULL in SQLite");
+                self.note("a division by zero fails, and is NULL in SQLite");
             }
             (b'(', _) => self.depth += 1,
             (b')', _) => {
@@ -193,6 +330,18 @@ impl<'s> Work<'s> {
         }
         self.push(self.all[at].text);
         Ok(at + 1)
+    }
+
+    /// Whether an operand of `||` at `at` is one of arithmetic, too.
+    fn is_beside_arithmetic(&self, at: usize) -> bool {
+        let is_it = |it: Option<&Token<'_>>| {
+            it.is_some_and(|it| {
+                matches!(it.kind, TokenKind::Sign(b'+' | b'-' | b'*' | b'/' | b'%'))
+            })
+        };
+        let solid = |it: &&Token<'_>| it.kind != TokenKind::Blank;
+        is_it(self.all[..at].iter().rev().filter(solid).nth(1))
+            || is_it(self.all[at + 2..].iter().filter(solid).nth(1))
     }
 
     fn word(&mut self, at: usize) -> Result<usize, String> {
@@ -207,7 +356,9 @@ impl<'s> Work<'s> {
             return Ok(at + 2);
         }
         if self.follows(at, "as") && self.casts.last() == Some(&self.depth) {
-            self.push(cast(&word)?);
+            let to = cast(&word)?;
+            self.cast_to.push(to);
+            self.push(to);
             return Ok(at + 1);
         }
         let is_part = self.before(at).is_some_and(|token| token.kind == TokenKind::Sign(b'.'));
@@ -220,6 +371,14 @@ impl<'s> Work<'s> {
         }
         match word.as_str() {
             "is" => return Ok(self.is(at)),
+            "intersect"
+                if self.all.iter().any(|it| it.is_word("union") || it.is_word("except")) =>
+            {
+                return Err("INTERSECT, which binds tighter there".into());
+            }
+            "limit" if next.is_some_and(|it| it.kind == TokenKind::Sign(b'-')) => {
+                return Err("a negative LIMIT".into());
+            }
             "not" if self.is_next(at, "null").is_some() => self.push("IS NOT"),
             "like" => return self.like(at),
             "glob" | "match" | "regexp" | "indexed" | "raise" => {
@@ -242,12 +401,12 @@ impl<'s> Work<'s> {
             "true" => self.push("1"),
             "false" => self.push("0"),
             "order" => {
-                self.out.notes.push("NULLs are sorted last, not first");
+                self.note("NULLs are sorted last, not first");
                 self.push("ORDER");
             }
             word if is_in(KEYWORDS, word) => self.push(token.text),
             _ => match self.names.find(&word).cloned() {
-                Some(name) => self.push(&name),
+                Some(known) => self.known(at, &known),
                 None if ["rowid", "_rowid_", "oid"].contains(&word.as_str()) => return Err(word),
                 None => self.push(token.text),
             },
@@ -300,12 +459,12 @@ impl<'s> Work<'s> {
             }
             _ if is_in(SAME, name) => {
                 if name == "sum" || name == "avg" {
-                    self.out.notes.push("sums and means of integers are numeric");
+                    self.note("sums and means of integers are numeric");
                 }
                 self.push(name);
             }
             _ if self.names.find(name).is_some() || self.is_table_list(at) => {
-                let known = self.names.find(name).cloned();
+                let known = self.names.find(name).map(|known| known.sql.clone());
                 self.push(&known.unwrap_or_else(|| name.to_owned()));
             }
             _ => return Err(format!("the function {name}()")),

@@ -86,6 +86,10 @@ impl Ground {
     }
 }
 
+/// The engine's own, as `monolite migrate` makes it.
+pub(crate) const OF_ENGINE: &str = "CREATE TABLE monolite_migrations(number INTEGER PRIMARY KEY, \
+    name TEXT NOT NULL, checksum TEXT NOT NULL, applied INTEGER NOT NULL) STRICT, WITHOUT ROWID";
+
 pub(crate) fn export(source: &Path, to: &str, words: &[&str]) -> Output {
     let source = source.to_str().expect("the name is plain");
     monolite(&[&["export", "postgres", source, "--to", to], words].concat())
@@ -172,6 +176,57 @@ fn a_place_with_tables_is_refused_and_another_schema_is_taken() {
     assert!(complaint(&nowhere).contains("cannot connect"), "{}", complaint(&nowhere));
     let taken = export(&source, ground.directory.path().to_str().expect("it is plain"), &[]);
     assert!(complaint(&taken).contains("is not an empty directory"), "{}", complaint(&taken));
+}
+
+#[test]
+fn no_password_is_shown() {
+    let Some(ground) = Ground::of("export: passwords") else { return };
+    let url = ground.database("secret");
+    let source = ground.source("secret.db", "CREATE TABLE t(a INTEGER) STRICT;");
+    for (target, said) in [
+        ("postgres://u:s3cret@127.0.0.1:1/d", "cannot connect"),
+        ("host=127.0.0.1 port=1 user=u password=s3cret", "cannot connect"),
+        ("host=127.0.0.1 password=big s3cret", "it is not shown"),
+        ("postgres://u@127.0.0.1:1/d?password=x&s3cret=1", "it is not shown"),
+        ("POSTGRES://u:s3cret@127.0.0.1/d", "it is not shown"),
+        ("u:s3cret@127.0.0.1/d", "it is not shown"),
+    ] {
+        let refused = export(&source, target, &[]);
+        let complaint = complaint(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{target}: {complaint}");
+        assert!(complaint.contains(said) && !complaint.contains("s3cret"), "{complaint}");
+    }
+    let made = export(&source, &format!("{url}?password=s3cret"), &[]);
+    assert_eq!(made.status.code(), Some(0), "{}", complaint(&made));
+    let said = format!("{}{}", String::from_utf8_lossy(&made.stdout), complaint(&made));
+    assert!(said.contains("PostgreSQL: 1 table") && !said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn names_that_postgresql_cannot_have_are_refused_before_anything_is_written() {
+    let Some(ground) = Ground::of("export: names") else { return };
+    let url = ground.database("names");
+    let long = "é".repeat(31);
+    let columns: Vec<String> = (0..1_601).map(|at| format!("c{at}")).collect();
+    for (at, (sql, said)) in [
+        (format!("CREATE TABLE {long}xa(a); CREATE VIEW {long}xb AS SELECT 1"), "become éé"),
+        (format!("CREATE TABLE t({long}xa, {long}xb)"), "two columns of t become éé"),
+        ("CREATE TABLE t(ctid, ctid_)".into(), "two columns of t become ctid_"),
+        ("CREATE TABLE pg_class(a)".into(), "pg_class begins as its catalogs do"),
+        (format!("CREATE TABLE t({})", columns.join(", ")), "t has more than 1600 columns"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let source = ground.source(&format!("names{at}.db"), &sql);
+        let directory = ground.directory.path().join("names");
+        for to in [&url, directory.to_str().expect("it is plain")] {
+            let refused = export(&source, to, &[]);
+            assert_eq!(refused.status.code(), Some(1), "{sql}");
+            assert!(complaint(&refused).contains(said), "{}", complaint(&refused));
+        }
+        assert!(!directory.exists());
+    }
 }
 
 #[test]

@@ -14,13 +14,15 @@ const SCHEMA: &str = "\
 CREATE TABLE item(id bigint PRIMARY KEY, name text, price double precision, stock bigint,
                   flag bigint, data text, \"Kind\" text);
 CREATE TABLE sale(item bigint, count bigint NOT NULL, UNIQUE (item));
+CREATE TABLE Town(tid INTEGER PRIMARY KEY, label text NOT NULL, Land text);
 ";
 
 const ROWS: &str = "
     INSERT INTO item VALUES (1, 'Tea', 2.5, 7, 1, '{\"a\": 1}', 'hot'),
                             (2, 'milk', 1.5, 0, 0, '{}', NULL),
                             (3, 'TEA', 0.5, NULL, 1, '{}', 'hot');
-    INSERT INTO sale VALUES (1, 5), (2, 3);";
+    INSERT INTO sale VALUES (1, 5), (2, 3);
+    INSERT INTO Town VALUES (1, 'Ulm', 'de'), (2, 'Bern', 'ch');";
 
 /// A rule, and a statement that answers otherwise in PostgreSQL.
 const PLANTED: &[(&str, &str)] = &[
@@ -101,6 +103,24 @@ const PLANTED: &[(&str, &str)] = &[
     ("min", "SELECT max(stock, 1) FROM item WHERE id = 3"),
     ("substr", "SELECT substr(name, -2) FROM item WHERE id = 1"),
     ("names", "CREATE TABLE b2(Name text, CHECK (\"Name\" <> ''))"),
+    ("names", "CREATE TABLE B4(a bigint); INSERT INTO \"B4\" VALUES (1)"),
+    ("names", "SELECT tid FROM Town"),
+    ("names", "SELECT Land FROM \"Town\""),
+    ("names", "SELECT \"ID\" FROM item"),
+    ("catalog", "SELECT name FROM sqlite_master"),
+    ("catalog", "SELECT id FROM main.item"),
+    ("alias", "SELECT flag, count(*) AS n FROM item GROUP BY flag HAVING n > 1"),
+    ("alias", "SELECT id, price AS p FROM item WHERE p > 1"),
+    ("empty-list", "SELECT id FROM item WHERE id IN ()"),
+    ("null-id", "INSERT INTO \"Town\" VALUES (NULL, 'x', NULL)"),
+    ("null-id", "INSERT INTO \"Town\"(tid, label) VALUES (3, 'y'), (NULL, 'x')"),
+    (
+        "ambiguous",
+        "INSERT INTO sale VALUES (1, 9) ON CONFLICT (item) DO UPDATE SET count = count + 1",
+    ),
+    ("cast", "SELECT CAST(name AS BLOB) FROM item"),
+    ("cast", "SELECT CAST(id AS DOUBLE) FROM item"),
+    ("condition", "SELECT id FROM item WHERE 1 AND id = 1"),
     ("affinity", "CREATE TABLE b3(a bigint); INSERT INTO b3 VALUES ('x')"),
 ];
 
@@ -123,6 +143,14 @@ const CLEAN: &[&str] = &[
     "SELECT id FROM item WHERE name IS DISTINCT FROM 'Tea' AND EXISTS (SELECT 1 FROM sale)",
     "ALTER TABLE item ADD COLUMN note text NOT NULL DEFAULT ''",
     "SELECT CAST(id AS bigint) FROM item WHERE \"Kind\" = 'hot' AND id = 1",
+    "SELECT tid, label, \"Land\" FROM \"Town\" GROUP BY tid",
+    "SELECT t.label, count(s.item) FROM \"Town\" AS t JOIN sale s ON s.item = t.tid GROUP BY t.tid",
+    "SELECT label FROM \"Town\" GROUP BY 1",
+    "SELECT label FROM \"Town\" t ORDER BY t.label DESC, tid LIMIT 1",
+    "SELECT x FROM (SELECT id + 1 AS x FROM item) AS t WHERE x > 1 AND x BETWEEN 1 + 1 AND 3",
+    "INSERT INTO \"Town\"(label, \"Land\") VALUES ('x', NULL) RETURNING label",
+    "INSERT INTO sale VALUES (1, 9) ON CONFLICT (item)
+     DO UPDATE SET count = sale.count + 1 RETURNING count",
 ];
 
 /// The findings of a text, with the schema beside it.
@@ -221,7 +249,10 @@ fn places_are_told_by_line_and_column_also_in_a_database() {
     monolite_sqlite::initialize().expect("it works");
     let file = directory.path().join("shop.db");
     let plain = Connection::open(&file).expect("it works");
-    plain.execute_batch("CREATE TABLE t(a INTEGER) STRICT").expect("it works");
+    // That of the engine is not the user's.
+    plain
+        .execute_batch(&format!("CREATE TABLE t(a INTEGER) STRICT; {}", crate::export::OF_ENGINE))
+        .expect("it works");
     drop(plain);
     let output = monolite(&["lint", "--portable", file.to_str().expect("plain")]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

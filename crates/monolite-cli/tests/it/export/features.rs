@@ -418,19 +418,120 @@ const FEATURES: &[Feature] = &[
     ),
 ];
 
+/// More of them, where PostgreSQL takes a text of the schema and could mean something else by it.
+const DOUBTS: &[Feature] = &[
+    (
+        "a collation in expressions",
+        "CREATE TABLE f44(a TEXT COLLATE NOCASE CHECK (a <> 'no'), b INTEGER,
+                          c INTEGER AS (CASE WHEN a = 'yes' THEN 1 ELSE 0 END)) STRICT;
+         INSERT INTO f44 VALUES ('YES', 1);
+         CREATE UNIQUE INDEX f44_p ON f44(b) WHERE a = 'yes';
+         CREATE UNIQUE INDEX f44_l ON f44(lower(a)) WHERE a IS NOT NULL;
+         CREATE VIEW f44_v AS SELECT a, b FROM f44;
+         CREATE VIEW f44_w AS SELECT b FROM f44_v WHERE f44_v.a IN ('yes');",
+        &[
+            ("changed", "check", "f44 CHECK", "not by NOCASE"),
+            ("changed", "index", "f44_p", "\"a\" is compared by its bytes, not by NOCASE"),
+            ("carried", "index", "f44_l", ""),
+            ("lost", "generated column", "f44.c", "not by NOCASE; it is a plain column"),
+            ("changed", "view", "f44_w", "not by NOCASE"),
+        ],
+        &[("SELECT c FROM f44", "1")],
+    ),
+    (
+        "a text that is a number, and columns whose affinity makes none of it",
+        "CREATE TABLE f45(k, d DATETIME, t TEXT, n INTEGER, e BLOB);
+         INSERT INTO f45 VALUES (1, '2020-01-01', '1', 5, x'61');
+         CREATE UNIQUE INDEX f45_k ON f45(n) WHERE k <> '1';
+         CREATE UNIQUE INDEX f45_t ON f45(n) WHERE t <> '1' AND d > 'x';
+         CREATE VIEW f45_d AS SELECT t FROM f45 WHERE d > '2020';
+         CREATE VIEW f45_e AS SELECT t FROM f45 WHERE e = 'a';
+         CREATE VIEW f45_c AS SELECT count(*) > '3' AS c FROM f45;
+         CREATE VIEW f45_j AS SELECT n || '1' AS c FROM f45 WHERE t LIKE '1';",
+        &[
+            ("changed", "index", "f45_k", "'1' may be compared as another type"),
+            ("changed", "view", "f45_d", "'2020' may be compared"),
+            ("changed", "view", "f45_e", "as a blob"),
+            ("changed", "view", "f45_c", "'3' may be compared"),
+            ("carried", "view", "f45_j", ""),
+        ],
+        &[],
+    ),
+    (
+        "operators and types that give other texts and rows",
+        "CREATE TABLE f50(a TEXT, n INTEGER, r REAL, e BLOB) STRICT;
+         INSERT INTO f50 VALUES ('12', 3, 2, x'41');
+         CREATE VIEW f50_r AS SELECT r || 'x' AS c FROM f50;
+         CREATE VIEW f50_e AS SELECT CAST(e AS TEXT) AS c FROM f50;
+         CREATE VIEW f50_a AS SELECT CAST(a AS REAL) AS c FROM f50;
+         CREATE VIEW f50_p AS SELECT a || n + 1 AS c FROM f50;
+         CREATE VIEW f50_m AS SELECT 2 * n || a AS c FROM f50;
+         CREATE VIEW f50_o AS SELECT (n + 1) || a || n AS c FROM f50 WHERE n * 0.1 <> 0.3;
+         CREATE VIEW f50_i AS SELECT 1 AS c UNION SELECT 2 INTERSECT SELECT 2;
+         CREATE VIEW f50_l AS SELECT n FROM f50 LIMIT -1;",
+        &[
+            ("changed", "view", "f50_r", "another text"),
+            ("changed", "view", "f50_e", "another text"),
+            ("changed", "view", "f50_a", "no number fails"),
+            ("lost", "view", "f50_p", "binds tighter"),
+            ("lost", "view", "f50_m", "binds tighter"),
+            ("carried", "view", "f50_o", ""),
+            ("lost", "view", "f50_i", "INTERSECT"),
+            ("lost", "view", "f50_l", "negative LIMIT"),
+        ],
+        &[("SELECT c FROM f50_o", "4123")],
+    ),
+    (
+        "divisions",
+        "CREATE TABLE f46(n INTEGER, price NUMERIC); INSERT INTO f46 VALUES (5, 2.5), (6, 3);
+         CREATE VIEW f46_n AS SELECT n * 1.0 / 2 AS h, n / 2 AS i FROM f46;
+         CREATE VIEW f46_p AS SELECT price / 2 AS h FROM f46;",
+        &[("changed", "view", "f46_p", "leaves out the fraction")],
+        &[(
+            "SELECT concat(h, ' ', i, ' ', pg_typeof(h)) FROM f46_n LIMIT 1",
+            "2.5 2 double precision",
+        )],
+    ),
+    (
+        "a generated column that PostgreSQL cannot compute for a row keeps its values",
+        "CREATE TABLE f47(a INTEGER, b INTEGER, c INTEGER AS (a / b)) STRICT;
+         INSERT INTO f47 VALUES (1, 0), (4, 2);
+         CREATE TABLE f48(a INTEGER, c AS (a * 2)); INSERT INTO f48 VALUES (9223372036854775807);
+         CREATE TABLE f49(a INTEGER, b INTEGER, c INTEGER AS (a / b));
+         INSERT INTO f49 VALUES (4, 2);",
+        &[
+            ("lost", "generated column", "f47.c", "division by zero; it is a plain column"),
+            ("lost", "generated column", "f48.c", "out of range; it is a plain column"),
+            ("changed", "column", "f49.c", "a division by zero fails"),
+        ],
+        &[
+            ("SELECT string_agg(concat(a, c), ' ' ORDER BY a) FROM f47", "1 42"),
+            ("INSERT INTO f49(a, b) VALUES (9, 3) RETURNING c", "3"),
+        ],
+    ),
+    (
+        "tables of the engine",
+        crate::export::OF_ENGINE,
+        &[],
+        &[("SELECT to_regclass('monolite_migrations') IS NULL", "t")],
+    ),
+];
+
 #[test]
 fn each_feature_is_carried_or_reported() {
     let Some(ground) = Ground::of("export: features") else { return };
-    let schema: Vec<&str> = FEATURES.iter().map(|(_, sql, ..)| *sql).collect();
+    let all = || FEATURES.iter().chain(DOUBTS);
+    let schema: Vec<&str> = all().map(|(_, sql, ..)| *sql).collect();
     let source = ground.source("features.db", &schema.join("\n"));
     let url = ground.database("features");
     let made = export(&source, &url, &["--json"]);
     assert_eq!(made.status.code(), Some(3), "{}", complaint(&made));
-    assert!(complaint(&made).contains("not carried"), "{}", complaint(&made));
+    let said = "all rows of tables are there, those of virtual tables are not";
+    assert!(complaint(&made).contains(said), "{}", complaint(&made));
     let report = report(&made);
     let items = report["items"].as_array().expect("it is a list");
     let mut wrong = Vec::new();
-    for (feature, _, said, answers) in FEATURES {
+    for (feature, _, said, answers) in all() {
         for (verdict, kind, name, note) in *said {
             let has = |item: &&serde_json::Value, key: &str, part: &str| {
                 item[key].as_str().unwrap_or_default().contains(part)
@@ -466,7 +567,8 @@ fn each_feature_is_carried_or_reported() {
 #[test]
 fn files_load_by_psql_and_have_the_same_rows() {
     let Some(ground) = Ground::of("export: files") else { return };
-    let fitting = FEATURES.iter().filter(|(name, ..)| !name.contains("keeps its values"));
+    let fitting =
+        FEATURES.iter().chain(DOUBTS).filter(|(name, ..)| !name.contains("keeps its values"));
     let schema: Vec<&str> = fitting.map(|(_, sql, ..)| *sql).collect();
     let source = ground.source("files.db", &schema.join("\n"));
     let directory = ground.directory.path().join("files");
