@@ -15,7 +15,7 @@ use std::thread;
 
 use anyhow::Result;
 
-/// What the proxy does. Where it is a matter of chance, one question in [`ONE_IN`] is met.
+/// What the proxy does. Where it is a matter of chance, one question in eight is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Nothing.
