@@ -17,7 +17,7 @@ const REMEDY: &str = "nothing was lost, and the table is as it was; correct them
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
 
-/// How an online rebuild copies rows, from [`Online::begin`].
+/// How an online rebuild copies rows, from [`Online::begin`](super::Online::begin).
 #[derive(Debug)]
 pub struct OnlinePlan {
     pub(super) table: String,
