@@ -1,4 +1,5 @@
-//! `SIGKILL` in the middle of online rebuilds: each is resumed or aborted, and the table has exactly
+//! `SIGKILL` in the middle of online rebuilds: each is resumed or aborted, and the table has
+//! exactly
 //! what was acknowledged.
 //!
 //! # Algorithm
@@ -178,8 +179,10 @@ impl<'s> Case<'s> {
         }
         let text = |sql: &str| plain.query_row(sql, (), |row| row.get::<_, String>(0));
         let check = text("PRAGMA integrity_check")?;
-        let differs = "SELECT coalesce(group_concat(id), '') FROM (SELECT id FROM (SELECT id, u, n, \
-                       parent FROM rows EXCEPT SELECT * FROM mirror UNION ALL SELECT * FROM (SELECT \
+        let differs = "SELECT coalesce(group_concat(id), '') FROM (SELECT id FROM (SELECT id, u, \
+            n, \
+                       parent FROM rows EXCEPT SELECT * FROM mirror UNION ALL SELECT * FROM \
+                       (SELECT \
                        * FROM mirror EXCEPT SELECT id, u, n, parent FROM rows)) LIMIT 5)";
         let differs = text(differs)?;
         if check != "ok" || !differs.is_empty() {
@@ -258,7 +261,8 @@ fn change_rows(db: &Database, numbers: impl Iterator<Item = i64>, seed: u64) {
             ),
             7 => format!("UPDATE % SET parent = {} WHERE id = {a}", a % 50),
             _ => format!(
-                "INSERT OR IGNORE INTO %(id, u, n, parent) SELECT {a}, u || 'x', n, NULL FROM % WHERE id = {b}"
+                "INSERT OR IGNORE INTO %(id, u, n, parent) SELECT {a}, u || 'x', n, NULL FROM % \
+                    WHERE id = {b}"
             ),
         };
         let (one, other) = (change.replace('%', "rows"), change.replace('%', "mirror"));

@@ -57,7 +57,8 @@ const ROWS: [u32; 3] = [200, 20, 50_000];
 /// Rows that are compared on one snapshot: some ten milliseconds of one core.
 const COMPARED: u32 = 20_000;
 
-/// Of the rows of a step, as many may have changed when the tables are exchanged: they lie anywhere,
+/// Of the rows of a step, as many may have changed when the tables are exchanged: they lie
+/// anywhere,
 /// and take about a millisecond. Twice as many each time that there were more.
 const AT_SWAP: u32 = 16;
 
@@ -178,7 +179,8 @@ impl Migrations {
 }
 
 impl Online<'_> {
-    /// Deletes what is left over, and sees whether the rebuild that is under way is of one of `all`.
+    /// Deletes what is left over, and sees whether the rebuild that is under way is of one of
+    /// `all`.
     pub(super) fn settle(&self, all: &Migrations) -> Result<()> {
         let state = self
             .maintenance
@@ -265,7 +267,8 @@ impl Online<'_> {
         let Some(size) = size else { return Ok(0) };
         if size.free < size.needed {
             let message = format!(
-                "{table} is not rebuilt online: the copy takes about {} MB, and the disk has {} MB; \
+                "{table} is not rebuilt online: the copy takes about {} MB, and the disk has {} \
+                    MB; \
                  nothing was changed",
                 size.needed >> 20,
                 size.free >> 20

@@ -98,7 +98,8 @@ impl Fill {
         Ok(Fill { targets, values, head, tail, key, converted, may_differ, remedy: REMEDY })
     }
 
-    /// Has the SELECT, which can be limited to some rows by what comes behind it, give the old `key`
+    /// Has the SELECT, which can be limited to some rows by what comes behind it, give the old
+    /// `key`
     /// of each row too, and takes that for the new one. `from` is where its FROM is. Gives what is
     /// before and behind that limit in a query for the old keys of rows whose key it changes.
     pub(super) fn keep_key(&mut self, select: &str, from: usize, key: &str) -> (String, String) {

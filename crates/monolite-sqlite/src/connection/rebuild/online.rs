@@ -13,12 +13,14 @@
 //! 1. **[`Online::begin`]** makes all that, and tries the swap on the empty table.
 //! 2. The triggers write the keys of changed rows, and no values. `REPLACE` fires none for the rows
 //!    that it deletes, so two look before a row is written which others it is unique against.
-//! 3. **[`Online::step`]** copies the changed rows among those that were copied, then the next ones:
+//! 3. **[`Online::step`]** copies the changed rows among those that were copied, then the next
+//! ones:
 //!    both by one statement over the old table, limited to some keys. Rows that do not fit are
 //!    found only when all changed ones are out of the new table: an old state of them may be in the
 //!    way.
 //! 4. **[`Online::verify`]** compares each row that is not dirty, on a reader's snapshot.
-//! 5. **[`Online::swap`]** copies the last changed rows, exchanges the two tables in the schema, and
+//! 5. **[`Online::swap`]** copies the last changed rows, exchanges the two tables in the schema,
+//! and
 //!    leaves the rows of the old one to [`Online::clean`], which [`Online::abort`] needs, too.
 //!
 //! # Invariants
@@ -217,7 +219,8 @@ impl Online<'_> {
             let at = rustix::fs::statvfs(std::path::Path::new(path).parent()?).ok()?;
             Some(at.f_bavail.saturating_mul(at.f_frsize))
         });
-        let sql = "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT \
+        let sql = "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = 1 AND name IN \
+            (SELECT \
                    name FROM main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE)";
         let needed = || raw.query_row(sql, [table], |row| row.get::<_, i64>(0));
         let needed = self.0.as_engine(needed)?.unsigned_abs();
@@ -228,7 +231,8 @@ impl Online<'_> {
     /// and checksum; the table has about `total` rows.
     ///
     /// # Errors
-    /// `SQLITE_AUTH` when another one is under way, and for all that cannot be rebuilt online; those
+    /// `SQLITE_AUTH` when another one is under way, and for all that cannot be rebuilt online;
+    /// those
     /// of SQLite. The transaction is to be undone then.
     pub fn begin(
         self,
@@ -443,7 +447,8 @@ impl Online<'_> {
         })
     }
 
-    /// Deletes up to `most` rows that are left over by a swap or an abort, and in the end the tables
+    /// Deletes up to `most` rows that are left over by a swap or an abort, and in the end the
+    /// tables
     /// that they were in; tells whether nothing is left.
     ///
     /// # Errors
@@ -504,7 +509,8 @@ impl Online<'_> {
         let raw = self.0.raw();
         raw.execute(&format!("DELETE FROM main.{REBUILD} WHERE name GLOB 'object *'"), ())?;
         let note = format!(
-            "INSERT INTO main.{REBUILD} SELECT 'object ' || name, sql FROM main.sqlite_schema WHERE \
+            "INSERT INTO main.{REBUILD} SELECT 'object ' || name, sql FROM main.sqlite_schema \
+                WHERE \
              lower(name) GLOB '{SHADOW}*' AND name NOT IN ('{REBUILD}', '{DIRTY}') AND sql IS NOT \
              NULL"
         );

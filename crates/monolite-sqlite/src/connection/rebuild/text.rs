@@ -275,7 +275,8 @@ fn a_select_that_an_online_rebuild_takes_is_of_its_table_alone() {
 fn foreign_keys_are_left_out_of_a_definition() {
     assert_eq!(
         without_references(
-            "CREATE TABLE t(a INT CONSTRAINT k REFERENCES p(x) ON DELETE SET NULL ON UPDATE CASCADE \
+            "CREATE TABLE t(a INT CONSTRAINT k REFERENCES p(x) ON DELETE SET NULL ON UPDATE \
+                CASCADE \
              NOT DEFERRABLE INITIALLY IMMEDIATE NOT NULL, b REFERENCES p, c DEFAULT 'REFERENCES', \
              FOREIGN KEY (a, b) REFERENCES q(a, b) MATCH FULL DEFERRABLE, CHECK (a > 1)) STRICT"
         ),

@@ -45,12 +45,14 @@ fn fill(db: &Database, rows: i64) {
     let insert = format!(
         "INSERT INTO p SELECT value, 'p' || value FROM generate_series(1, 50);
          INSERT INTO t(p, u, n) SELECT 1 + i % 50, 'u' || i, i FROM \
-         (WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT {rows}) SELECT i FROM x);
+         (WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT {rows}) SELECT i \
+         FROM x);
          INSERT INTO c SELECT id, u FROM t WHERE id % 3 = 0;"
     );
     let insert = insert.replace(
         "SELECT value, 'p' || value FROM generate_series(1, 50)",
-        "WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 50) SELECT i, 'p' || i \
+        "WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 50) SELECT i, 'p' \
+            || i \
          FROM x",
     );
     db.write(move |tx| tx.execute_batch(SCHEMA).and_then(|()| tx.execute_batch(&insert)))
@@ -91,7 +93,8 @@ fn change(random: &mut Random, rows: u64) -> String {
         10 => format!("UPDATE OR REPLACE t SET p = NULL, n = {b} WHERE id IN ({a}, {b})"),
         // It is the other one's, until both are changed.
         11 => format!(
-            "UPDATE t SET u = 'swap' WHERE id = {a}; UPDATE OR IGNORE t SET u = 'u{a}' WHERE id = {b}; \
+            "UPDATE t SET u = 'swap' WHERE id = {a}; UPDATE OR IGNORE t SET u = 'u{a}' WHERE id = \
+                {b}; \
              UPDATE OR IGNORE t SET u = 'u{b}' WHERE u = 'swap'"
         ),
         12 => format!("INSERT OR FAIL INTO t(u, n) VALUES ('f{a}-{b}', {a}), ('g{a}-{b}', {b})"),
@@ -367,19 +370,34 @@ fn what_cannot_be_done_online_is_refused_and_nothing_is_changed() {
     let directory = tempfile::tempdir().unwrap();
     let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)";
     for (at, (schema, body, told)) in [
-        ("CREATE TABLE t(a TEXT PRIMARY KEY)", "CREATE TABLE t(a TEXT PRIMARY KEY, b)", "INTEGER PRIMARY KEY"),
-        ("CREATE TABLE t(a TEXT PRIMARY KEY) WITHOUT ROWID", "CREATE TABLE t(a PRIMARY KEY)", "INTEGER PRIMARY KEY"),
+        ("CREATE TABLE t(a TEXT PRIMARY KEY)", "CREATE TABLE t(a TEXT PRIMARY KEY, b)", "INTEGER \
+            PRIMARY KEY"),
+        ("CREATE TABLE t(a TEXT PRIMARY KEY) WITHOUT ROWID", "CREATE TABLE t(a PRIMARY \
+            KEY)", "INTEGER PRIMARY KEY"),
         (table, "CREATE TABLE t(id INT, a INTEGER PRIMARY KEY, b)", "INTEGER PRIMARY KEY"),
-        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES t(id), b)", "a foreign key to t"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON t(a) WHERE a > 1", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "unique index i"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON t(lower(a))", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "unique index i"),
-        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id, a, b FROM t WHERE a > 1", "SELECT"),
-        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT max(id) AS id, a, b FROM t", "groups"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); CREATE TABLE u(a)", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id, a IN u AS a, b FROM t", "reads another table"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); INSERT INTO t VALUES (1, 2, 3)", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id + 1 AS id, a, b FROM t", "another key"),
-        ("CREATE TABLE q(a UNIQUE); INSERT INTO q VALUES (1); CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); INSERT INTO t VALUES (1, 1)", "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); SELECT id, a + 1 AS a FROM t", "gives another a"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT UNIQUE); CREATE TABLE c(a TEXT REFERENCES t(a))", "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE)", "another type"),
-        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b)", "the view v"),
+        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES t(id), b)", "a foreign key \
+            to t"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON t(a) WHERE a > \
+            1", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "unique index i"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON \
+            t(lower(a))", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "unique index i"),
+        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id, a, b FROM t WHERE a > \
+            1", "SELECT"),
+        (table, "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT max(id) AS id, a, b FROM \
+            t", "groups"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); CREATE TABLE u(a)", "CREATE TABLE t(id \
+            INTEGER PRIMARY KEY, a, b); SELECT id, a IN u AS a, b FROM t", "reads another table"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); INSERT INTO t VALUES (1, 2, 3)", "CREATE \
+            TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id + 1 AS id, a, b FROM t", "another \
+            key"),
+        ("CREATE TABLE q(a UNIQUE); INSERT INTO q VALUES (1); CREATE TABLE t(id INTEGER PRIMARY \
+            KEY, a REFERENCES q(a)); INSERT INTO t VALUES (1, 1)", "CREATE TABLE t(id INTEGER \
+            PRIMARY KEY, a REFERENCES q(a)); SELECT id, a + 1 AS a FROM t", "gives another a"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT UNIQUE); CREATE TABLE c(a TEXT REFERENCES \
+            t(a))", "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE \
+            UNIQUE)", "another type"),
+        ("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t", "CREATE \
+            TABLE t(id INTEGER PRIMARY KEY, b)", "the view v"),
         (table, "DELETE FROM t; CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "DELETE FROM t"),
         ("CREATE TABLE x(a)", "CREATE TABLE t(id INTEGER PRIMARY KEY)", "no such table"),
     ]

@@ -29,7 +29,8 @@ impl Rebuild<'_> {
             Err(_) => Ok(None),
         };
         let before = last(&self.table)?.max(last(SHADOW)?);
-        let entries = "SELECT type, name, tbl_name = ?2, rootpage, sql FROM main.sqlite_schema WHERE \
+        let entries = "SELECT type, name, tbl_name = ?2, rootpage, sql FROM main.sqlite_schema \
+            WHERE \
                        tbl_name COLLATE NOCASE IN (?1, ?2) AND type <> 'view' ORDER BY rowid";
         let of = |row: &Row<'_>| {
             Ok(Entry {
@@ -44,7 +45,8 @@ impl Rebuild<'_> {
         let table = self.creation.table.as_str();
         self.with_writable_schema(|| {
             let sql =
-                "DELETE FROM main.sqlite_schema WHERE tbl_name COLLATE NOCASE IN (?1, ?2) AND type <> 'view'";
+                "DELETE FROM main.sqlite_schema WHERE tbl_name COLLATE NOCASE IN (?1, ?2) AND \
+                    type <> 'view'";
             raw.execute(sql, [self.table.as_str(), SHADOW])?;
             let mut write =
                 raw.prepare("INSERT INTO main.sqlite_schema VALUES (?1, ?2, ?3, ?4, ?5)")?;

@@ -174,11 +174,13 @@ impl Rebuild<'_> {
 
     /// The columns of the table that its foreign keys have, or those to it.
     pub(super) fn columns_of_keys(&self) -> Result<Vec<String>> {
-        let sql = "SELECT DISTINCT iif(child.name = ?1 COLLATE NOCASE, key.\"from\", NULL) AS it FROM \
+        let sql = "SELECT DISTINCT iif(child.name = ?1 COLLATE NOCASE, key.\"from\", NULL) AS it \
+            FROM \
                    main.sqlite_schema AS child, pragma_foreign_key_list(child.name, 'main') AS key \
                    WHERE child.type = 'table' AND it IS NOT NULL UNION SELECT key.\"to\" FROM \
                    main.sqlite_schema AS child, pragma_foreign_key_list(child.name, 'main') AS key \
-                   WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE AND key.\"to\" IS \
+                   WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE AND \
+                   key.\"to\" IS \
                    NOT NULL";
         all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
     }
@@ -218,8 +220,10 @@ impl Rebuild<'_> {
 
 /// The foreign keys of `table`: the parent and the columns of each.
 pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(String, String)>> {
-    let sql = "SELECT lower(max(\"table\")), lower(group_concat(\"from\" || ' ' || coalesce(\"to\", ''))) \
-               FROM (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY id";
+    let sql = "SELECT lower(max(\"table\")), lower(group_concat(\"from\" || ' ' || \
+        coalesce(\"to\", ''))) \
+               FROM (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY \
+               id";
     all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
