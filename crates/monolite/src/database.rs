@@ -734,7 +734,6 @@ impl<E> Database<E> {
     pub(crate) fn maintenance(&self) -> Maintenance {
         self.handle.engine.maintenance().clone()
     }
-
     pub(crate) fn jobs(&self) -> &Jobs {
         self.handle.engine.jobs()
     }
