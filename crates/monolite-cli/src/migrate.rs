@@ -93,7 +93,11 @@ fn up(of: &Migrated) -> Result<()> {
     let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
     let before = migrations.status(&db)?.applied.len();
     let up = migrations.up(&db).wait();
-    let status = migrations.status(&db)?;
+    let status = match migrations.status(&db) {
+        Ok(status) => status,
+        // Why it failed goes before.
+        Err(error) => return Err(up.err().unwrap_or(error).into()),
+    };
     db.close()?;
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
