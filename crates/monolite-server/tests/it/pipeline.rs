@@ -523,7 +523,7 @@ fn sql_with_a_nul_is_refused_and_nothing_of_it_runs() {
 fn an_error_is_for_a_client_and_not_for_a_program_in_rust() {
     let served = with_table();
     let error = served.stream().execute("SELECT no_such(1)").unwrap_err();
-    assert_eq!(error["message"], "no such function: no_such", "{error}");
+    assert_eq!(error["message"], "no such function: no_such (at offset 7)", "{error}");
 }
 
 /// The most memory that this process has had, in bytes.
@@ -536,8 +536,7 @@ fn most_memory() -> u64 {
 #[test]
 fn a_cursor_that_is_not_read_takes_few_of_its_rows() {
     let served = with_table();
-    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
-               SELECT hex(zeroblob(2000000)) FROM n";
+    let sql = "SELECT hex(zeroblob(2000000)) FROM generate_series(1, 500)";
     let body = json!({ "batch": { "steps": [{ "stmt": { "sql": sql } }] } }).to_string();
     let before = most_memory();
     let mut socket = TcpStream::connect(served.url.trim_start_matches("http://")).unwrap();
@@ -545,7 +544,7 @@ fn a_cursor_that_is_not_read_takes_few_of_its_rows() {
     socket.write_all((head + &body).as_bytes()).unwrap();
     // A reader that waits for its client shows no statement: it is stalled, or the rows are there.
     let end = Instant::now() + Duration::from_secs(60);
-    let runs = || get(&format!("{}/now", served.admin)).to_string().contains("zeroblob");
+    let runs = || get(&format!("{}/now", served.admin))["databases"][0]["running"][0].is_object();
     while !runs() {
         assert!(Instant::now() < end, "it does not begin");
     }

@@ -151,7 +151,7 @@ fn a_stranger_sends_no_large_message() {
         let (mut client, _) = Client::connect(&served, "hrana2").await;
         client.send(json!({ "type": "hello" })).await;
         client.request(1, json!({ "type": "open_stream", "stream_id": 1 })).await;
-        client.request(2, execute(1, &format!("SELECT {:1$}", 7, 600_000))).await;
+        client.request(2, execute(1, &format!("SELECT 7{}", " ".repeat(600_000)))).await;
         for _ in 0..2 {
             client.receive().await;
         }
