@@ -5,6 +5,7 @@ mod health;
 pub(crate) mod options;
 
 use crate::arguments::{self, Archived};
+use crate::backup::watched;
 use crate::bar::Bar;
 use crate::interrupt::{self, Stopped};
 use crate::out::stdout;
@@ -90,7 +91,12 @@ impl Watched {
         self.bar.begin(what, Some(total));
         let done = body();
         self.bar.finish();
-        done.map_err(|error| if self.is_stopped() { STOPPED.into() } else { error.into() })
+        done.map_err(|error| self.told(error))
+    }
+
+    /// `error`, unless the user is why it failed.
+    fn told(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        if self.is_stopped() { STOPPED.into() } else { error.into() }
     }
 
     fn is_stopped(&self) -> bool {
@@ -242,11 +248,19 @@ fn status(command: &arguments::Status) -> Result<()> {
     let time =
         archive.reading("reading", 0, || newest.header(&archive, &archive.layout))?.timestamp;
     let snapshots = catalog.files().iter().filter(|file| file.txids.is_snapshot());
-    let hole = Plan::new(&catalog, Target::Latest, &archive, &archive.layout).err();
+    let plan = Plan::new(&catalog, Target::Latest, &archive, &archive.layout);
+    let hole = match plan.map_err(|error| (error.kind(), error)) {
+        Ok(_) => None,
+        // Of a store that does not answer it is not known what it has.
+        Err((ErrorKind::Lost | ErrorKind::Busy | ErrorKind::Denied | ErrorKind::Io, error)) => {
+            return Err(archive.told(error));
+        }
+        Err((_, error)) => Some(error),
+    };
     let primary = archive.reading("reading", 0, || leader(&archive, &archive.layout))?;
     let database = command.database.as_deref();
     let health = |most| health::judge(&archive, &catalog, time, primary.as_ref(), most, database);
-    let health = command.max_lag.map(health).transpose()?;
+    let health = command.max_lag.map(health).transpose().map_err(|error| archive.told(error))?;
     let status = Status {
         url: &archived.url,
         levels: Level::all().filter_map(of_level).collect(),
@@ -560,10 +574,9 @@ fn rehearse(archived: &Archived, scratch: &Path) -> Result<()> {
     })?;
     let file = scratch.path().join("restored.db");
     let mut made = make(&archive, &archived.url, Target::Latest, &file, None)?;
-    archive.bar.begin("checking", None);
-    let checked = Database::check_file(&file).wait();
-    archive.bar.finish();
-    let checked = checked?;
+    let check = Database::check_file(&file);
+    let checked = watched("checking", &check.monitor(), &archive.is_stopped, || check.wait());
+    let checked = checked.map_err(|error| archive.told(error))?;
     made.seconds = archive.seconds();
     if !checked.is_sound() {
         let first = checked.problems.iter().chain(&checked.violations).next();

@@ -33,9 +33,8 @@ pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
     let start = Instant::now();
     let db = open(&arguments.file, "is this the right path?")?;
     let backup = db.backup(&arguments.out);
-    let monitor = backup.monitor();
-    interrupt::on_signal(move || monitor.cancel())?;
-    let made = watched("copying pages", &backup.monitor(), || backup.wait());
+    let stop = interrupt::flag()?;
+    let made = watched("copying pages", &backup.monitor(), &stop, || backup.wait());
     let closed = db.close();
     let made = match made {
         Err(error) if error.kind() == ErrorKind::Aborted => {
@@ -66,8 +65,14 @@ fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Runs `wait` while a bar shows how far the job is, which does `what`.
-pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
+/// Runs `wait` while a bar shows how far the job is, which does `what`; cancels it when `stop` is
+/// set.
+pub(crate) fn watched<T>(
+    what: &str,
+    monitor: &JobMonitor,
+    stop: &AtomicBool,
+    wait: impl FnOnce() -> T,
+) -> T {
     let bar = Bar::patient();
     bar.begin(what, None);
     let is_over = AtomicBool::new(false);
@@ -75,6 +80,9 @@ pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -
         scope.spawn(|| {
             let mut total = 0;
             while !is_over.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
+                    monitor.cancel();
+                }
                 let progress = monitor.progress();
                 if std::mem::replace(&mut total, progress.total) != progress.total {
                     bar.begin(what, Some(total));

@@ -61,9 +61,8 @@ pub(crate) fn run(arguments: &arguments::Check) -> Result<()> {
 
 fn look(file: &Path) -> Result<Checked> {
     let check = Database::check_file(file);
-    let monitor = check.monitor();
-    interrupt::on_signal(move || monitor.cancel())?;
-    let checked = watched("checking tables", &check.monitor(), || check.wait());
+    let stop = interrupt::flag()?;
+    let checked = watched("checking tables", &check.monitor(), &stop, || check.wait());
     checked.map_err(|error| match error.kind() {
         ErrorKind::Aborted => Stopped("not all was checked").into(),
         ErrorKind::Overloaded => held(&error),

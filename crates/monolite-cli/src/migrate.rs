@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use monolite::{Database, MigrationStatus, Migrations, Planned, RebuildPhase};
 use serde::Serialize;
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
 
 /// What to do where there is no database.
 const REMEDY: &str = "`monolite migrate up` creates it";
@@ -108,8 +109,14 @@ fn up(of: &Migrated) -> Result<()> {
     let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
     let before = migrations.status(&db)?.applied.len();
     let up = migrations.up(&db);
-    let up = watched("migrating", &up.monitor(), || up.wait());
-    let status = migrations.status(&db)?;
+    // A signal ends the process: a migration is undone then, or goes on with the next `up`.
+    let never = AtomicBool::new(false);
+    let up = watched("migrating", &up.monitor(), &never, || up.wait());
+    let status = match migrations.status(&db) {
+        Ok(status) => status,
+        // Why it failed goes before.
+        Err(error) => return Err(up.err().unwrap_or(error).into()),
+    };
     db.close()?;
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);

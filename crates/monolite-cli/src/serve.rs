@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use monolite_server::{Config, Right, Server, issue_token};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
@@ -57,7 +57,16 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
 
 /// That of the file and the environment, with the arguments over it.
 fn config(arguments: &arguments::Serve) -> Result<Config> {
-    let environment = std::env::vars().filter(|(name, _)| !OTHERS.contains(&&**name));
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // One that is no text is another program's.
+        let Ok(name) = name.into_string() else { continue };
+        if !name.starts_with("MONOLITE_") || OTHERS.contains(&&*name) {
+            continue;
+        }
+        let value = value.into_string();
+        environment.push((name.clone(), value.map_err(|_| anyhow!("{name} is not UTF-8"))?));
+    }
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
     let arguments::Serve { file, dir, listen, admin, .. } = arguments;
     if file.is_some() || dir.is_some() {

@@ -136,7 +136,7 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
         (&Method::GET, "/v1/namespaces", _) => json(&shared.databases.list()?),
         (&Method::POST, _, [name, "create"]) => {
             let entered = shared.life.enter(Phase::Stops).await?;
-            shared.databases.create(name, entered).await?;
+            shared.life.unless_cut(shared.databases.create(name, entered)).await??;
             json(&())
         }
         (&Method::POST, _, [from, "fork", to]) => {

@@ -66,6 +66,7 @@ struct Place {
 /// A database that stays open while this is held.
 pub(crate) struct InUse {
     pub(crate) name: String,
+    place: Arc<Place>,
     guard: OwnedRwLockReadGuard<Option<Database>, Database>,
     #[expect(dead_code, reason = "it is held")]
     entered: Option<Entered>,
@@ -74,6 +75,12 @@ pub(crate) struct InUse {
 impl InUse {
     pub(crate) fn database(&self) -> &Database {
         &self.guard
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        *lock(&self.place.last_use) = Instant::now();
     }
 }
 
@@ -97,9 +104,8 @@ impl Databases {
         let place = self.place(&name, &path)?;
         loop {
             let guard = Arc::clone(&place.database).read_owned().await;
-            *lock(&place.last_use) = Instant::now();
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, guard, entered });
+                return Ok(InUse { name, place, guard, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -224,6 +230,9 @@ impl Databases {
     /// Creates the database `name`, which is empty.
     pub(crate) async fn create(&self, name: &str, entered: Entered) -> Result<(), ProtocolError> {
         let (name, path) = self.path_in_directory(name)?;
+        if path.exists() {
+            return Err(exists(&name));
+        }
         let place = self.place_at(&name, &path);
         let mut open = Arc::clone(&place.database).write_owned().await;
         let (archive, opening) = (self.archive.clone(), self.opening(&name, &path));
@@ -258,8 +267,12 @@ impl Databases {
     ) -> Result<Option<Restored>, ProtocolError> {
         let (from, _) = self.path_in_directory(from)?;
         let (to, path) = self.path_in_directory(to)?;
+        // Otherwise it would wait for those who use it, or for itself.
+        if from == to || path.exists() {
+            return Err(exists(&to));
+        }
         let place = self.place_at(&to, &path);
-        // Until it is whole it is not found, and no hand-over is made.
+        // Until it is whole its users wait, and no hand-over is made.
         let mut open = Arc::clone(&place.database).write_owned().await;
         blocking({
             let (archive, to, path) = (self.archive.clone(), to.clone(), path.clone());
@@ -368,7 +381,7 @@ impl Databases {
     }
 
     /// The file of a database that is open, opens or closes. Behind [`Databases::close_all`], a
-    /// fork reads or makes it, or it was about to close.
+    /// fork reads or makes it, a call in it does not return, or it was about to close.
     pub(crate) fn still_open(&self) -> Option<PathBuf> {
         let is_open = |place: &Place| !place.database.try_read().is_ok_and(|open| open.is_none());
         let found = lock(&self.places).values().find(|place| is_open(place)).cloned();
@@ -419,16 +432,28 @@ impl Databases {
             if let Some(database) = open.take_if(|database| may(database)) {
                 let path = place.path.clone();
                 closing.spawn_blocking(move || {
-                    if let Err(error) = database.close() {
+                    let closed = database.close();
+                    if let Err(error) = &closed {
                         crate::log::error(&format!("{}: {error}", path.display()));
                     }
-                    // From here on it can be opened again.
-                    drop(open);
+                    if !is_late(&closed) {
+                        return;
+                    }
+                    // A call does not return, so the file is locked still: it counts as open.
+                    tokio::task::spawn_blocking(move || {
+                        while is_late(&database.close()) {}
+                        drop(open);
+                    });
                 });
             }
         }
         closing
     }
+}
+
+/// Whether a close has not ended yet.
+fn is_late(closed: &monolite::Result<()>) -> bool {
+    closed.as_ref().is_err_and(|error| error.kind() == monolite::ErrorKind::Timeout)
 }
 
 /// Makes the file at `path` of a database, or of what its archive has.
@@ -521,6 +546,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
+impl Databases {
+    /// Keeps the database `name` as a fork does that makes it.
+    pub(crate) async fn forked(&self, name: &str) -> impl Sized + use<> {
+        let place = self.place(name, &self.path_of(Some(name)).expect("a name").1).expect("a file");
+        Arc::clone(&place.database).write_owned().await
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -543,6 +577,25 @@ mod tests {
         drop(forked);
         databases.close_all().await;
         assert_eq!(databases.still_open(), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_database_counts_as_open_until_a_call_that_overruns_returns() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("one.db");
+        let databases = Databases::new(Data::File(path.clone()), None);
+        let used = databases.get(None, None).await.expect("it opens");
+        let db = used.database().clone();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let limited = db.with_time_limit(Duration::from_millis(1));
+        // As a function of SQLite that looks at no limit.
+        let call = limited.write(move |_| Ok::<_, monolite::Error>(held.recv().is_err()));
+        drop(used);
+        databases.close_all().await;
+        assert_eq!(databases.still_open(), Some(path));
+        drop(release);
+        let _ = call.await;
+        until("it is closed", || databases.still_open().is_none()).await;
     }
 
     /// Begins `work`, and leaves it as a client does that goes away.

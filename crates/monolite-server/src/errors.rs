@@ -39,13 +39,17 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
         ErrorKind::Aborted => ("SQLITE_ABORT", Some("SQLITE_ABORT_ROLLBACK")),
         _ => (name_of_primary(), extended.and_then(name)),
     };
+    let said = match error.kind() {
+        // It may have words of the client's own.
+        ErrorKind::Constraint => error.message().to_owned(),
+        _ => for_client(error.message()),
+    };
     let message = match (error.kind(), offset) {
-        // Without the engine's remedy, which is for programs in Rust.
         _ if code == "SQLITE_READONLY" => "attempt to write a readonly database".to_owned(),
         // Wrappers that retry match these three words.
-        (ErrorKind::Conflict, _) => format!("database is locked: {}", error.message()),
-        (_, Some(offset)) => format!("{} (at offset {offset})", error.message()),
-        _ => error.message().to_owned(),
+        (ErrorKind::Conflict, _) => format!("database is locked: {said}"),
+        (_, Some(offset)) => format!("{said} (at offset {offset})"),
+        _ => said,
     };
     ProtocolError {
         message,
@@ -53,6 +57,28 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
         extended_code: extended_code.filter(|extended| *extended != code).map(str::to_owned),
         offset,
     }
+}
+
+/// What the engine says, without what is for a program in Rust or its operator: the API, options,
+/// lines of the source; and without who else runs what.
+fn for_client(message: &str) -> String {
+    let is_ours = |part: &str| ["::", "closure", "option "].iter().any(|it| part.contains(it));
+    // Behind these words there is a caller, with the line of its source, and its SQL.
+    let caller = message.find(".rs:").and_then(|at| message[..at].rfind(" by "));
+    let mut parts = message[..caller.unwrap_or(message.len())].split("; ");
+    let first = parts.next().unwrap_or_default();
+    let first = first.split(": the closure").next().unwrap_or(first);
+    let parts: Vec<&str> = [first].into_iter().chain(parts.filter(|it| !is_ours(it))).collect();
+    let said = parts.join("; ");
+    let mut rest = said.split(" (");
+    let mut kept = rest.next().unwrap_or_default().to_owned();
+    for part in rest {
+        match part.split_once(')') {
+            Some((inside, behind)) if is_ours(inside) => kept.push_str(behind),
+            _ => kept.extend([" (", part]),
+        }
+    }
+    kept
 }
 
 /// Whether the values did not fit the statement. Python's client has an exception for that.
@@ -107,4 +133,46 @@ fn name(code: i32) -> Option<&'static str> {
         SQLITE_CONSTRAINT_UNIQUE SQLITE_CONSTRAINT_VTAB SQLITE_BUSY_SNAPSHOT
         SQLITE_ABORT_ROLLBACK SQLITE_CORRUPT_VTAB SQLITE_CORRUPT_INDEX
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_client;
+
+    #[test]
+    fn a_client_is_told_neither_of_the_api_nor_of_others() {
+        for (engine, client) in [
+            ("no such table: t", "no such table: t"),
+            (
+                "no such function: f; one of the application is added by \
+                 Options::connection_setup, each time that the database is opened",
+                "no such function: f",
+            ),
+            (
+                "attempt to write a readonly database; a read changes nothing: use Database::write",
+                "attempt to write a readonly database",
+            ),
+            (
+                "BEGIN is refused: the closure is the transaction; return Ok to commit it and an \
+                 error to roll it back (an interactive one: Transaction::commit)",
+                "BEGIN is refused",
+            ),
+            (
+                "the read was ended: it may take 30.0s (Database::with_time_limit), and took \
+                 longer or would have; its slowest statement took 30.0s: SELECT max(x) FROM n",
+                "the read was ended: it may take 30.0s, and took longer or would have; its slowest \
+                 statement took 30.0s: SELECT max(x) FROM n",
+            ),
+            (
+                "no reader connection was free within 5.0s (option read_time_limit): all 8 readers \
+                 and their spares are busy, one for 3.0s by web (crates/monolite-server/src/\
+                 stream.rs:449), running `SELECT secret; SELECT`; end long reads, or raise the \
+                 option readers",
+                "no reader connection was free within 5.0s: all 8 readers and their spares are \
+                 busy, one for 3.0s",
+            ),
+        ] {
+            assert_eq!(for_client(engine), client);
+        }
+    }
 }

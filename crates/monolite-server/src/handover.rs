@@ -137,7 +137,8 @@ async fn move_to(shared: &Shared, mut new: UnixStream) -> io::Result<Successor> 
         left -= 1;
     }
     if let Some(path) = shared.databases.still_open() {
-        let reason = format!("{} is being forked; try again later", path.display());
+        let path = path.display();
+        let reason = format!("{path} is being forked, or a call in it goes on; try again later");
         return Err(refuse(&mut new, reason).await);
     }
     new.write_u8(CLOSED).await?;

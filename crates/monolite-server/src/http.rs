@@ -8,19 +8,18 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::mpsc;
 
 use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
 use crate::auth::{Principal, Right};
 use crate::databases::ONLY;
 use crate::hrana::{
-    Batch, CursorEntry, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError,
-    Stmt, StreamRequest, StreamResponse, encode_cursor_head,
+    Batch, CursorRequest, Encoding, PipelineRequest, PipelineResponse, ProtocolError, Stmt,
+    StreamRequest, StreamResponse, encode_cursor_head,
 };
 use crate::life::{Phase, draining};
-use crate::memory::{SMALL, Taken, charged};
-use crate::stream::cursor::AHEAD;
+use crate::memory::{End, SMALL, Taken, charged};
+use crate::stream::cursor::Entries;
 use crate::stream::keyed::{Key, Record};
 use crate::stream::{Answer, Stored, Stream};
 use crate::streams::{Held, NO_STATE};
@@ -239,10 +238,19 @@ async fn body(shared: &Shared, asked: &mut Asked) -> Result<(), Failure> {
     Ok(whole?)
 }
 
-/// The answer `bytes`, which takes memory until it is sent.
-async fn charge(shared: &Shared, kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
-    let taken = shared.memory.take_if_large(bytes.len()).await;
-    with_type(StatusCode::OK, kind, charged(bytes, taken))
+/// The answer `bytes`, which takes memory until it is sent if it is large.
+async fn charge(
+    shared: &Shared,
+    asked: &mut Asked,
+    kind: &'static str,
+    bytes: Vec<u8>,
+) -> Response<Body> {
+    asked.taken.clear();
+    let bytes = match shared.memory.take_if_large(bytes.len()).await {
+        Some(taken) => charged(bytes, vec![taken], asked.request.extensions().get::<End>()),
+        None => bytes.into(),
+    };
+    with_type(StatusCode::OK, kind, bytes)
 }
 
 /// The stream of `baton`, or a new one.
@@ -301,8 +309,7 @@ async fn pipeline(
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
-    asked.taken.clear();
-    let mut answer = charge(shared, kind, bytes).await;
+    let mut answer = charge(shared, asked, kind, bytes).await;
     if is_repeated {
         answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -387,30 +394,31 @@ async fn cursor(
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
-    let (send, sent) = mpsc::channel(AHEAD);
+    let (send, sent) = Entries::new(&shared.memory);
+    let end = asked.request.extensions().get::<End>().cloned();
     let (taken, shared) = (std::mem::take(&mut asked.taken), Arc::clone(shared));
     tokio::spawn(async move {
         let crate::streams::Session { stream, stored, .. } = &mut *held;
         let ran = shared.life.unless_cut(stream.cursor(batch, stored, encoding, &send)).await;
         drop(taken);
         if let Err(error) = ran {
-            let _ = send.try_send(CursorEntry::Error { error });
+            send.fail(error);
         }
         // Also if the client left before the last row: it has the baton, and goes on.
         held.keep();
     });
-    let frame = |bytes: Vec<u8>| Ok::<_, std::io::Error>(Frame::data(Bytes::from(bytes)));
-    let head = futures_util::stream::iter([frame(head)]);
-    let entries = futures_util::stream::unfold(sent, move |mut sent| async move {
-        let mut bytes = Vec::new();
-        sent.recv().await?.encode(encoding, &mut bytes);
+    let frame = |bytes: Bytes| Ok::<_, std::io::Error>(Frame::data(bytes));
+    let head = futures_util::stream::iter([frame(head.into())]);
+    let entries = futures_util::stream::unfold((sent, end), move |(mut sent, end)| async move {
+        let (mut bytes, mut all_taken) = (Vec::new(), Vec::new());
+        let mut next = Some(sent.recv().await?);
         // What is ready goes in one piece.
-        while bytes.len() < PIECE_BYTES
-            && let Ok(entry) = sent.try_recv()
-        {
+        while let Some((entry, _ahead, taken)) = next {
             entry.encode(encoding, &mut bytes);
+            all_taken.extend(taken);
+            next = if bytes.len() < PIECE_BYTES { sent.try_recv().ok() } else { None };
         }
-        Some((frame(bytes), sent))
+        Some((frame(charged(bytes, all_taken, end.as_ref())), (sent, end)))
     });
     let body = StreamBody::new(futures_util::StreamExt::chain(head, entries));
     let mut response = Response::new(body.boxed());
@@ -433,13 +441,12 @@ async fn alone(
     refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let ran = run_alone(shared, session, decode(&asked.body)?).await?;
-    asked.taken.clear();
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
         StreamResponse::Batch(result) => result.encode_v1(),
         _ => unreachable!("a statement or a batch was run"),
     };
-    Ok(charge(shared, "application/json", bytes).await)
+    Ok(charge(shared, asked, "application/json", bytes).await)
 }
 
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place

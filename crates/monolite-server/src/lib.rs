@@ -69,7 +69,8 @@ impl Shared {
         refused: Phase,
     ) -> Result<databases::InUse, ProtocolError> {
         let entered = self.life.enter(refused).await?;
-        self.databases.get(name, Some(entered)).await
+        // It may wait for a fork, which no end waits for.
+        self.life.unless_cut(self.databases.get(name, Some(entered))).await?
     }
 }
 

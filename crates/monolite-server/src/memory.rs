@@ -3,13 +3,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::hrana::ProtocolError;
@@ -26,9 +27,13 @@ const STALL: Duration = Duration::from_secs(30);
 /// Bytes; some 16 KiB a second, which a bad connection has.
 const ENOUGH: usize = 512 << 10;
 
-/// What a request or an answer takes without asking: connections are few enough for it, and one
-/// who wants little does not wait for those who take much.
+/// What a request or an answer takes without asking: connections are few enough for it, and a small
+/// request does not wait for large ones.
 pub(crate) const SMALL: usize = 64 << 10;
+
+/// Most bytes that are read of a client before it is let in: a small message, and what one read
+/// takes of the messages behind it.
+const OF_STRANGER: usize = 4 * SMALL;
 
 /// A budget of memory; a clone is the same one.
 #[derive(Clone, Debug)]
@@ -78,58 +83,94 @@ impl Memory {
 
 /// Gives back all of `taken` but what `bytes` need.
 pub(crate) fn keep_only(taken: &mut Taken, bytes: usize) {
-    let unused = taken.num_permits().saturating_sub(bytes.div_ceil(PIECE));
-    drop(taken.split(unused));
+    let kept = part(taken, bytes);
+    *taken = kept;
 }
 
-/// `bytes`, with the memory that they take until they are sent.
-pub(crate) fn charged(bytes: Vec<u8>, taken: Option<Taken>) -> Bytes {
-    struct Charged(
-        Vec<u8>,
-        #[expect(dead_code, reason = "it is dropped with the bytes")] Option<Taken>,
-    );
+/// Of `taken` what `bytes` need, or all of it if that is less.
+pub(crate) fn part(taken: &mut Taken, bytes: usize) -> Taken {
+    let pieces = bytes.div_ceil(PIECE).min(taken.num_permits());
+    taken.split(pieces).expect("it has as many")
+}
+
+/// Ends a connection.
+pub(crate) type End = Arc<Notify>;
+
+/// `bytes`, with the memory that they take until they are sent. A client that takes them slower
+/// than [`ENOUGH`] in [`STALL`] is given up, by `end`: in HTTP/2 the bytes can wait for the client
+/// while nothing waits to be written, of which [`Patient`] would know.
+pub(crate) fn charged(bytes: Vec<u8>, taken: Vec<Taken>, end: Option<&End>) -> Bytes {
+    struct Charged {
+        bytes: Vec<u8>,
+        _taken: Vec<Taken>,
+        given_up: Option<AbortHandle>,
+    }
     impl AsRef<[u8]> for Charged {
         fn as_ref(&self) -> &[u8] {
-            &self.0
+            &self.bytes
         }
     }
-    Bytes::from_owner(Charged(bytes, taken))
+    impl Drop for Charged {
+        fn drop(&mut self) {
+            self.given_up.iter().for_each(AbortHandle::abort);
+        }
+    }
+    let time = STALL * (1 + bytes.len() / ENOUGH) as u32;
+    let given_up = end.cloned().map(|end| {
+        let waits = async move {
+            sleep(time).await;
+            end.notify_one();
+        };
+        tokio::spawn(waits).abort_handle()
+    });
+    Bytes::from_owner(Charged { bytes, _taken: taken, given_up })
 }
 
 /// Memory of the message that a socket is in the middle of; a clone is of the same one.
-#[derive(Clone)]
-pub(crate) struct Unfinished {
-    memory: Memory,
-    /// Its bytes, and what they take.
-    read: Arc<Mutex<(usize, Vec<Taken>)>>,
+#[derive(Clone, Default)]
+pub(crate) struct Unfinished(Arc<Mutex<Read>>);
+
+#[derive(Default)]
+struct Read {
+    bytes: usize,
+    taken: Vec<Taken>,
+    /// Of which a message that is not small takes, once the client is let in.
+    memory: Option<Memory>,
 }
 
 impl Unfinished {
-    /// Of a message that takes of `memory` when it is not small.
-    pub(crate) fn new(memory: &Memory) -> Unfinished {
-        Unfinished { memory: memory.clone(), read: Arc::default() }
+    /// The client may send large messages from here on, which take of `memory`.
+    pub(crate) fn let_in(&self, memory: &Memory) {
+        self.read().memory = Some(memory.clone());
     }
 
     /// It is whole, and takes nothing here any more.
     pub(crate) fn end(&self) {
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        let mut read = self.read();
+        (read.bytes, read.taken) = (0, Vec::new());
     }
 
     /// A frame of `bytes` was read that is no part of it.
     pub(crate) fn leave_out(&self, bytes: usize) {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.0 = read.0.saturating_sub(bytes);
+        let mut read = self.read();
+        read.bytes = read.bytes.saturating_sub(bytes);
+    }
+
+    fn read(&self) -> MutexGuard<'_, Read> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `bytes` more were read. They take twice their length, as the buffer that they are put into
     /// doubles.
     fn add(&self, bytes: usize) -> io::Result<()> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.0 += bytes;
-        if read.0 > SMALL {
-            let taken = self.memory.take_now(2 * bytes);
-            read.1.push(taken.ok_or(io::ErrorKind::OutOfMemory)?);
-        }
+        let mut read = self.read();
+        read.bytes += bytes;
+        let taken = match &read.memory {
+            Some(memory) if read.bytes > SMALL => memory.take_now(2 * bytes),
+            None if read.bytes > OF_STRANGER => None,
+            _ => return Ok(()),
+        };
+        read.taken.push(taken.ok_or(io::ErrorKind::OutOfMemory)?);
         Ok(())
     }
 }
@@ -288,7 +329,8 @@ mod tests {
     #[tokio::test]
     async fn a_message_takes_memory_before_it_is_whole() {
         let memory = Memory::of(4 * SMALL);
-        let unfinished = Unfinished::new(&memory);
+        let unfinished = Unfinished::default();
+        unfinished.let_in(&memory);
         let (socket, mut other) = duplex(8 * SMALL);
         let mut metered = Metered(socket, unfinished.clone());
         other.write_all(&[0; 8 * SMALL]).await.expect("it fits");
@@ -315,7 +357,32 @@ mod tests {
         assert_eq!(memory.take(1).await.expect_err("none is left").code, "OVERLOADED");
         keep_only(&mut all, MOST / 2);
         drop(memory.take_now(MOST / 2).expect("half of it was given back"));
-        drop(charged(vec![1, 2, 3], Some(all)));
+        drop(charged(vec![1, 2, 3], vec![all], None));
         drop(memory.take(MOST).await.expect("it was given back"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_answer_stays_is_given_up() {
+        let (end, began) = (End::default(), Instant::now());
+        let answer = |bytes| charged(vec![0; bytes], Vec::new(), Some(&end));
+        drop(answer(1));
+        let kept = answer(ENOUGH);
+        end.notified().await;
+        assert_eq!(began.elapsed(), 2 * STALL);
+        drop(kept);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_sends_no_large_message() {
+        let unfinished = Unfinished::default();
+        let (socket, mut other) = duplex(2 * OF_STRANGER);
+        let mut metered = Metered(socket, unfinished.clone());
+        other.write_all(&[0; 2 * OF_STRANGER]).await.expect("it fits");
+        let mut bytes = [0; SMALL];
+        for _ in 0..OF_STRANGER / SMALL {
+            metered.read_exact(&mut bytes).await.expect("it is a little");
+        }
+        let error = metered.read_exact(&mut bytes).await.expect_err("it is too much");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -40,9 +40,16 @@ impl<K: Copy + Eq + Hash> Shares<K> {
 pub(crate) type Addresses = Shares<IpAddr>;
 
 impl Addresses {
-    /// `None` if the address has as many as it may.
+    /// `None` if the address has as many as it may. One of IPv6 has them with its network (/64),
+    /// which one machine has alone.
     pub(crate) fn enter(self: &Arc<Addresses>, from: IpAddr) -> Option<Share<IpAddr>> {
-        self.take(from, if from.is_loopback() { usize::MAX } else { OF_ADDRESS })
+        let from = from.to_canonical();
+        let most = if from.is_loopback() { usize::MAX } else { OF_ADDRESS };
+        let network = match from {
+            IpAddr::V6(from) => Ipv6Addr::from_bits(from.to_bits() >> 64 << 64).into(),
+            from => from,
+        };
+        self.take(network, most)
     }
 }
 
@@ -60,3 +67,19 @@ impl<K: Eq + Hash> Drop for Share<K> {
 
 /// What a connection takes of the limits until it ends, also as a WebSocket.
 pub(crate) type Place = Arc<(OwnedSemaphorePermit, Share<IpAddr>)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_this_machine_has_no_limit() {
+        let addresses = Arc::new(Addresses::default());
+        let enter = |from: &str| addresses.enter(from.parse().expect("an address"));
+        let all: Vec<_> = (0..OF_ADDRESS).map(|at| enter(&format!("2001:db8::{at:x}:1"))).collect();
+        assert!(all.iter().all(Option::is_some) && enter("2001:db8::ffff:1").is_none());
+        assert!(enter("2001:db8:0:1::1").is_some());
+        let own: Vec<_> = (0..=OF_ADDRESS).map(|_| enter("::ffff:127.0.0.1")).collect();
+        assert!(own.iter().all(Option::is_some));
+    }
+}

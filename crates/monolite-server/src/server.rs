@@ -27,7 +27,7 @@ use crate::databases::Databases;
 use crate::files::ConfigError;
 use crate::keys::Keys;
 use crate::life::{DRAIN, Life, Phase};
-use crate::memory::{Memory, Patient};
+use crate::memory::{End, Memory, Patient};
 use crate::metrics::Metrics;
 use crate::places::{Addresses, Place};
 use crate::streams::Streams;
@@ -40,6 +40,9 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// Largest head of a request.
 const HEADER_BYTES: usize = 16 << 10;
+
+/// Requests at once on a connection of HTTP/2: the least that its standard recommends.
+const REQUESTS: u32 = 100;
 
 /// How long a client may take for its part of TLS.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -209,8 +212,14 @@ impl Server {
             });
         }
         let moved = async {
-            let (Some(next), Ok(sockets)) = (&next, sockets) else {
-                return std::future::pending().await;
+            let (next, sockets) = match (&next, sockets) {
+                (Some(next), Ok(sockets)) => (next, sockets),
+                (next, sockets) => {
+                    if let (Some(_), Err(error)) = (next, sockets) {
+                        log::error(&format!("no hand-over will be made: {error}"));
+                    }
+                    return std::future::pending().await;
+                }
             };
             handover::hand_over(&shared, next, sockets).await;
             tokio::select! {
@@ -333,11 +342,13 @@ where
     http1.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEADER_BYTES);
     let http2 = &mut builder.http2();
     http2.timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES as u32);
-    http2.keep_alive_interval(IDLE);
+    http2.keep_alive_interval(IDLE).max_concurrent_streams(REQUESTS);
     let (is_http2, asked) = (AtomicBool::new(false), Notify::new());
-    let service = service_fn(|request: Request<Incoming>| {
+    let given_up = End::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
         is_http2.store(request.version() == Version::HTTP_2, Ordering::Relaxed);
         asked.notify_one();
+        request.extensions_mut().insert(Arc::clone(&given_up));
         answer(request)
     });
     let mut phases = life.phases();
@@ -361,12 +372,16 @@ where
     tokio::select! {
         // What a client breaks off is its own affair.
         _ = connection.as_mut() => return,
+        () = given_up.notified() => return,
         // What is under way in HTTP/2 is answered.
         has_asked = is_silent => if !has_asked { return },
         _ = ends => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    tokio::select! {
+        _ = connection => {}
+        () = given_up.notified() => {}
+    }
 }
 
 async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
@@ -390,6 +405,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::answers::with_type;
+    use crate::memory::charged;
 
     /// Serves a connection in which each request takes so long, and says how long that lasts.
     fn served(socket: DuplexStream, takes: Duration) -> JoinHandle<Duration> {
@@ -437,5 +454,43 @@ mod tests {
             let lasts = served(socket, Duration::ZERO);
             assert_eq!(lasts.await.expect("it ends"), IDLE, "{said}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_of_http_2_that_leaves_its_answer_is_given_up() {
+        let (socket, other) = tokio::io::duplex(10_000);
+        let (life, began) = (Life::new(), Instant::now());
+        let answer = |request: Request<Incoming>| async move {
+            // More than the window of the client.
+            let bytes = charged(vec![0; 10 << 20], Vec::new(), request.extensions().get::<End>());
+            Ok(with_type(hyper::StatusCode::OK, "text/plain", bytes))
+        };
+        let client = async {
+            let made = http2::handshake(TokioExecutor::new(), TokioIo::new(other)).await;
+            let (mut client, connection) = made.expect("it answers");
+            tokio::spawn(connection);
+            let empty = Request::new(http_body_util::Empty::<hyper::body::Bytes>::new());
+            let _unread = client.send_request(empty).await.expect("it is answered");
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = client => {}
+            () = serve(TokioIo::new(socket), &life, Of::Client, answer) => {}
+            () = tokio::time::sleep(Duration::from_secs(3_600)) => {}
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(30 * 21));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_fork_holds_no_end_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(directory.path().join("a.db"), "").expect("it is new");
+        let config = Config { directory: Some(directory.path().to_owned()), ..Config::default() };
+        let shared = Server::new(&config).expect("it is right").shared;
+        let _fork = shared.databases.forked("a").await;
+        let waits = shared.database(Some("a"), Phase::Stops);
+        let ends = async { drop(timeout(2 * DRAIN, shared.end_work()).await.expect("it ends")) };
+        let (waited, ()) = tokio::join!(waits, ends);
+        assert_eq!(waited.err().expect("it was broken off").code, "BROKEN_OFF");
     }
 }

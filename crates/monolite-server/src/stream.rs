@@ -186,6 +186,10 @@ impl Stored {
             let message = format!("the SQL has {} bytes; {SQL_BYTES} are allowed", text.len());
             return Err(ProtocolError::new("SQLITE_TOOBIG", message));
         }
+        if let Some(at) = text.bytes().position(|byte| byte == 0) {
+            let message = format!("the SQL has a NUL at byte {at}, where SQLite stops reading");
+            return Err(ProtocolError::new("SQL_INPUT_ERROR", message));
+        }
         Ok(text)
     }
 }

@@ -11,6 +11,7 @@
 //! - A connection that breaks the protocol is closed; an error of a request is its answer.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ use crate::hrana::{
 use crate::life::{Phase, draining};
 use crate::memory::{Memory, Metered, SMALL, Taken, Unfinished, keep_only};
 use crate::places::Place;
-use crate::stream::cursor::AHEAD;
+use crate::stream::cursor::Entries;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
 /// Requests of a connection that are under way at once.
@@ -100,7 +101,7 @@ pub(crate) fn upgrade(
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES))
             .max_frame_size(Some(MESSAGE_BYTES));
-        let unfinished = Unfinished::new(&shared.memory);
+        let unfinished = Unfinished::default();
         let socket = Metered(TokioIo::new(upgraded), unfinished.clone());
         let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
         serve(shared, socket, unfinished, database, encoding).await;
@@ -180,7 +181,8 @@ async fn serve(
 ) {
     let (sink, mut source) = socket.split();
     let (say, said) = mpsc::unbounded_channel();
-    let writer = tokio::spawn(write(sink, said));
+    let is_pinged = Arc::new(AtomicBool::new(true));
+    let writer = tokio::spawn(write(sink, said, Arc::clone(&is_pinged)));
     let under_way = Arc::new(Semaphore::new(REQUESTS));
     let (streams, stored) = (HashMap::new(), Stored::new(&shared.kept));
     let principal = None;
@@ -193,7 +195,7 @@ async fn serve(
         cursors: HashMap::new(),
         stored,
         under_way,
-        unfinished,
+        unfinished: unfinished.clone(),
         small: Memory::of(SMALL_BYTES),
         open: Arc::default(),
         tasks: JoinSet::new(),
@@ -201,7 +203,7 @@ async fn serve(
         say,
     };
     let counted = connection.shared.metrics.connected("websocket");
-    let farewell = connection.read(&mut source).await;
+    let farewell = connection.read(&mut source, &is_pinged).await;
     // All was answered, or is broken off.
     let is_away = farewell.as_ref().is_some_and(|farewell| farewell.code == CloseCode::Away);
     // Its streams end with it, and with them their transactions.
@@ -210,7 +212,11 @@ async fn serve(
     }
     drop(connection);
     let _ = tokio::time::timeout(if is_away { LINGER } else { PATIENCE }, writer).await;
-    let unread = async { while let Some(Ok(_)) = source.next().await {} };
+    let unread = async {
+        while let Some(Ok(_)) = source.next().await {
+            unfinished.end();
+        }
+    };
     let _ = tokio::time::timeout(LINGER, unread).await;
     drop(counted);
 }
@@ -223,12 +229,20 @@ type Said = (Message, Option<(OwnedSemaphorePermit, Taken)>);
 
 type Speaker = mpsc::UnboundedSender<Said>;
 
-/// Sends what is said, until the last speaker is gone.
-async fn write(mut sink: SplitSink<Socket, Message>, mut said: mpsc::UnboundedReceiver<Said>) {
+/// Sends what is said, until the last speaker is gone, and says when a ping was sent. A client that
+/// takes nothing is given up below ([`crate::memory::Patient`]).
+async fn write(
+    mut sink: SplitSink<Socket, Message>,
+    mut said: mpsc::UnboundedReceiver<Said>,
+    is_pinged: Arc<AtomicBool>,
+) {
     while let Some((message, _taken)) = said.recv().await {
-        let sent = tokio::time::timeout(PATIENCE, sink.send(message)).await;
-        if !matches!(sent, Ok(Ok(()))) {
+        let is_ping = message.is_ping();
+        if sink.send(message).await.is_err() {
             break;
+        }
+        if is_ping {
+            is_pinged.store(true, Ordering::Relaxed);
         }
     }
     let _ = sink.close().await;
@@ -282,11 +296,16 @@ fn away() -> CloseFrame {
 
 impl Connection {
     /// Reads messages until the connection ends; says why, if it is this side that ends it.
-    async fn read(&mut self, source: &mut SplitStream<Socket>) -> Option<CloseFrame> {
+    async fn read(
+        &mut self,
+        source: &mut SplitStream<Socket>,
+        is_pinged: &AtomicBool,
+    ) -> Option<CloseFrame> {
         let mut pings = tokio::time::interval(PING);
+        let began = tokio::time::Instant::now();
         let shared = Arc::clone(&self.shared);
         let mut phases = shared.life.phases();
-        let mut heard = tokio::time::Instant::now();
+        let mut heard = began;
         // Whether it was in a transaction with no request under way: only a request changes that.
         let mut stays = false;
         loop {
@@ -304,13 +323,17 @@ impl Connection {
                 _ = phases.changed() => continue,
                 message = source.next() => message,
                 _ = pings.tick() => {
-                    if heard.elapsed() > PATIENCE {
+                    if let Some(farewell) = self.overstays(began) {
+                        return Some(farewell);
+                    }
+                    if !is_pinged.swap(false, Ordering::Relaxed) {
+                        // It waits behind a message that the client still takes.
+                        heard = tokio::time::Instant::now();
+                    } else if heard.elapsed() > PATIENCE {
                         return None;
+                    } else {
+                        let _ = self.say.send((Message::Ping(Default::default()), None));
                     }
-                    if !self.is_still_let_in() {
-                        return Some(breach(CloseCode::Policy, "the token is not good any more"));
-                    }
-                    let _ = self.say.send((Message::Ping(Default::default()), None));
                     continue;
                 }
             };
@@ -337,17 +360,29 @@ impl Connection {
             };
             self.unfinished.end();
             // It may wait for the client to read its answers.
-            match shared.life.unless_cut(self.take(bytes)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(farewell)) => return Some(farewell),
-                Err(_) => return Some(away()),
+            let taken = shared.life.unless_cut(self.take(bytes)).await;
+            if let Err(farewell) = taken.unwrap_or_else(|_| Err(away())) {
+                return Some(farewell);
             }
         }
+    }
+
+    /// Why a client that came at `began` may stay no longer.
+    fn overstays(&self, began: tokio::time::Instant) -> Option<CloseFrame> {
+        if self.principal.is_none() && began.elapsed() > PATIENCE {
+            return Some(breach(CloseCode::Policy, "say hello first"));
+        }
+        (!self.is_still_let_in())
+            .then(|| breach(CloseCode::Policy, "the token is not good any more"))
     }
 
     async fn take(&mut self, bytes: Bytes) -> Result<(), CloseFrame> {
         let taken = match bytes.len() {
             small if small <= SMALL => Ok(self.small.take_for_answer(small).await),
+            // The memory of all is not for strangers.
+            _ if self.principal.is_none() => {
+                return Err(breach(CloseCode::Policy, "say hello first"));
+            }
             large => self.shared.memory.take(large).await,
         };
         let taken =
@@ -382,14 +417,12 @@ impl Connection {
     }
 
     fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
-        let is_first = self.principal.is_none();
         match self.shared.authenticate(token) {
             Ok(principal) => {
+                self.unfinished.let_in(&self.shared.memory);
                 self.principal = Some(principal);
                 self.token = token.map(str::to_owned);
-                if is_first {
-                    self.answer(&ServerMessage::HelloOk);
-                }
+                self.answer(&ServerMessage::HelloOk);
                 Ok(())
             }
             Err(error) => {
@@ -457,7 +490,9 @@ impl Connection {
                     return Some((Err(error), permit));
                 }
                 let StreamRequest::Batch(batch) = request else { unreachable!("it was one") };
-                self.cursors.insert(cursor_id, stream_id);
+                if let Err(error) = self.note_cursor(cursor_id, stream_id) {
+                    return Some((Err(error), permit));
+                }
                 (stream_id, Ask::OpenCursor(cursor_id, batch))
             }
             SocketRequest::FetchCursor { cursor_id, max_count } => {
@@ -484,8 +519,21 @@ impl Connection {
         };
         if closes {
             self.streams.remove(&stream_id);
+            self.cursors.retain(|_, of| *of != stream_id);
         }
         unsent.map(|permit| (Err(no_such("stream", stream_id)), permit))
+    }
+
+    /// A cursor belongs to a stream that is there.
+    fn note_cursor(&mut self, cursor_id: i32, stream_id: i32) -> Result<(), ProtocolError> {
+        if self.cursors.len() >= STREAMS * CURSORS {
+            let message = "too many cursors are open on this connection; close some";
+            return Err(ProtocolError::new("OVERLOADED", message));
+        }
+        if self.streams.contains_key(&stream_id) {
+            self.cursors.insert(cursor_id, stream_id);
+        }
+        Ok(())
     }
 
     fn open_stream(&mut self, stream_id: i32) -> Result<(), ProtocolError> {
@@ -630,7 +678,8 @@ impl StreamTask {
                     let message = "the cursors of others take all memory; try again later";
                     return Err(ProtocolError::new("OVERLOADED", message));
                 };
-                let (entries, bytes) = whole_cursor(stream, batch, self.encoding).await?;
+                let all = whole_cursor(stream, batch, self.encoding, &self.shared.memory);
+                let (entries, bytes) = all.await?;
                 keep_only(&mut taken, bytes);
                 self.cursors.insert(cursor_id, (entries.into_iter(), taken));
                 Ok(SocketResponse::OpenCursor)
@@ -656,8 +705,9 @@ async fn whole_cursor(
     stream: &mut Stream,
     batch: Batch,
     encoding: Encoding,
+    memory: &Memory,
 ) -> Result<(Vec<CursorEntry>, usize), ProtocolError> {
-    let (send, mut sent) = mpsc::channel(AHEAD);
+    let (send, mut sent) = Entries::new(memory);
     let stored = Stored::default();
     let runs = async {
         stream.cursor(batch, &stored, encoding, &send).await;
@@ -665,7 +715,7 @@ async fn whole_cursor(
     };
     let takes = async move {
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        while let Some(entry) = sent.recv().await {
+        while let Some((entry, ..)) = sent.recv().await {
             if let CursorEntry::Row(row) = &entry {
                 bytes += row.bytes();
             }

@@ -147,9 +147,9 @@ impl Drops {
             (
                 table_whose_rows_change as _,
                 "to rebuild the table, switch foreign keys off before the transaction begins \
-                 (Database::without_foreign_keys; through a server, PRAGMA foreign_keys = OFF \
-                 before BEGIN), or use a migration (monolite::Migrations) whose file begins with \
-                 `-- monolite: foreign_keys=off`",
+                 (Database::without_foreign_keys), or use a migration (monolite::Migrations) whose \
+                 file begins with `-- monolite: foreign_keys=off`; through a server, say PRAGMA \
+                 foreign_keys = OFF before BEGIN",
             )
         };
         Ok(match does {

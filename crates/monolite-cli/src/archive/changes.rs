@@ -1,6 +1,6 @@
 //! The commands that change an archive: `adopt` and `compact`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,6 +17,7 @@ use super::{FileEntry, STOPPED, Watched, bytes_of, catalog};
 use crate::arguments::{Adopt, Compact};
 use crate::interrupt::Stopped;
 use crate::json;
+use crate::out::stdout;
 use crate::words::count;
 
 /// For how long an archive that does not answer is asked again.
@@ -100,7 +101,7 @@ fn show_taken(url: &str, adopted: &Adopted, arguments: &Adopt) -> Result<()> {
         fence: adopted.fence.to_string(),
         before: adopted.before.clone(),
     };
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if arguments.archive.json {
         return json::print(&mut out, &taken);
     }
@@ -152,7 +153,7 @@ pub(super) fn merge(arguments: &Compact) -> Result<()> {
     }
     let entries: Vec<FileEntry> = made.iter().map(|file| FileEntry::of(file, None)).collect();
     let merged = Merged { url, made: entries, seconds: archive.seconds() };
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if arguments.archive.json {
         return json::print(&mut out, &merged);
     }

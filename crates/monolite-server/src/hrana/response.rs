@@ -171,7 +171,7 @@ pub enum SocketResponse {
 /// A message that the server sends over WebSocket.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerMessage {
-    /// The token is good. Only for the first `hello`: the JavaScript client fails on a second one.
+    /// The token is good.
     HelloOk,
     /// The token is not; the connection ends.
     HelloError(ProtocolError),

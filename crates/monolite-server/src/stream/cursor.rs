@@ -2,9 +2,9 @@
 //!
 //! # Algorithm
 //! Outside of a transaction the rows of a `SELECT` go from the reader's thread into a channel that
-//! holds [`AHEAD`] entries; the reader waits for the client, [`STALL`] at most. The rows of any
-//! other statement are gathered first, up to the limit of a response, so that neither the writer
-//! nor a transaction waits for a client.
+//! holds [`AHEAD`] bytes, or one row; the reader waits for the client, [`STALL`] at most. The rows
+//! of any other statement are gathered first, up to the limit of a response, so that neither the
+//! writer nor a transaction waits for a client. Large rows take of the memory of all requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,58 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Answer, Prepared, Reading, Stored, Stream, column, columns_of, prepare};
+use super::{Answer, Prepared, Reading, Stored, Stream, column, column_bytes, columns_of, prepare};
 use crate::errors::{Own, protocol_error};
 use crate::hrana::{Batch, CursorEntry, EncodedRow, Encoding, ProtocolError, Step, StmtResult};
+use crate::memory::{Memory, SMALL, Taken, part};
 
-/// Entries that are ready before the client takes them.
-pub(crate) const AHEAD: usize = 256;
+/// Bytes of the entries that are ready before the client takes them; an entry counts for a KiB at
+/// least.
+const AHEAD: usize = 256 << 10;
 
 /// How long a reader waits for a client that takes no entry.
 const STALL: Duration = Duration::from_secs(5);
 
+/// An entry, with its part of [`AHEAD`], and what a large one takes until it is sent.
+pub(crate) type Entry = (CursorEntry, Taken, Option<Taken>);
+
 /// Where the entries go.
-pub(crate) type Entries = mpsc::Sender<CursorEntry>;
+#[derive(Clone)]
+pub(crate) struct Entries {
+    send: mpsc::UnboundedSender<Entry>,
+    ahead: Memory,
+    /// That of all requests.
+    memory: Memory,
+}
+
+/// The client takes no more entries.
+struct Gone;
+
+impl Entries {
+    pub(crate) fn new(memory: &Memory) -> (Entries, mpsc::UnboundedReceiver<Entry>) {
+        let (send, sent) = mpsc::unbounded_channel();
+        (Entries { send, ahead: Memory::of(AHEAD), memory: memory.clone() }, sent)
+    }
+
+    /// Sends `entry`, for which `taken` was taken, when there is room.
+    async fn send(&self, entry: CursorEntry, taken: Option<Taken>) -> Result<(), Gone> {
+        let bytes = match &entry {
+            CursorEntry::Row(row) => row.bytes(),
+            CursorEntry::StepBegin { cols, .. } => column_bytes(cols),
+            CursorEntry::StepError { error, .. } => error.message.len(),
+            _ => 0,
+        };
+        let ahead = self.ahead.take_for_answer(bytes.max(1)).await;
+        self.send.send((entry, ahead, taken)).map_err(|_| Gone)
+    }
+
+    /// Sends the error that ends the batch, now.
+    pub(crate) fn fail(&self, error: ProtocolError) {
+        if let Some(ahead) = self.ahead.take_now(0) {
+            let _ = self.send.send((CursorEntry::Error { error }, ahead, None));
+        }
+    }
+}
 
 impl Stream {
     /// Runs a batch, and sends what it gives to `entries` until their receiver is gone.
@@ -54,11 +94,11 @@ impl Stream {
                 Ok(None) => return,
                 Err(error) => CursorEntry::StepError { step, error: self.explained(error) },
             };
-            if entries.send(last).await.is_err() {
+            if entries.send(last, None).await.is_err() {
                 return;
             }
         }
-        let _ = entries.send(CursorEntry::ReplicationIndex).await;
+        let _ = entries.send(CursorEntry::ReplicationIndex, None).await;
     }
 
     /// The end of a step; `None` if the receiver is gone.
@@ -76,11 +116,14 @@ impl Stream {
         }
         let StmtResult { cols, rows, affected_row_count, last_insert_rowid, .. } =
             self.execute(what).await?;
-        if entries.send(CursorEntry::StepBegin { step, cols }).await.is_err() {
+        let mut taken = entries.memory.take_if_large(rows.bytes()).await;
+        if entries.send(CursorEntry::StepBegin { step, cols }, None).await.is_err() {
             return Ok(None);
         }
         for row in rows.into_rows() {
-            if entries.send(CursorEntry::Row(row)).await.is_err() {
+            let of_row = taken.as_mut().filter(|_| row.bytes() > SMALL);
+            let of_row = of_row.map(|all| part(all, row.bytes()));
+            if entries.send(CursorEntry::Row(row), of_row).await.is_err() {
                 return Ok(None);
             }
         }
@@ -96,31 +139,38 @@ impl Stream {
         let runtime = Handle::current();
         let read = self.db.read_durable(move |tx| {
             let mut has_begun = false;
-            let send = |entry| {
+            let send = |entry, bytes| {
                 // The timer is made inside: it looks for the runtime of its thread.
-                let sent = async { timeout(STALL, entries.send(entry)).await };
-                let sent = runtime.block_on(sent);
-                sent.ok().and_then(Result::ok).ok_or_else(|| {
-                    let message = format!("the client took no row for {} s", STALL.as_secs());
-                    Own::as_sqlite(ProtocolError::new("CURSOR_STALLED", message))
-                })
+                let sent = async {
+                    let taken = match bytes {
+                        0..=SMALL => None,
+                        large => Some(entries.memory.take(large).await?),
+                    };
+                    let sent = timeout(STALL, entries.send(entry, taken)).await;
+                    sent.ok().and_then(Result::ok).ok_or_else(|| {
+                        let message = format!("the client took no row for {} s", STALL.as_secs());
+                        ProtocolError::new("CURSOR_STALLED", message)
+                    })
+                };
+                runtime.block_on(sent).map_err(Own::as_sqlite)
             };
             let ran = tx.run(&what.sql, &what.parameters, (), |(), row| {
                 if !has_begun {
-                    send(CursorEntry::StepBegin { step, cols: columns_of(row) })?;
+                    send(CursorEntry::StepBegin { step, cols: columns_of(row) }, 0)?;
                     has_begun = true;
                 }
                 if what.wants_rows {
                     let count = row.as_ref().column_count();
                     let row = EncodedRow::new(what.encoding, row, count);
                     let row = row.map_err(|invalid| Own::as_sqlite(invalid.into()))?;
-                    send(CursorEntry::Row(row))?;
+                    let bytes = row.bytes();
+                    send(CursorEntry::Row(row), bytes)?;
                 }
                 Ok(())
             })?;
             if !has_begun {
                 let cols = ran.columns.into_iter().map(column).collect();
-                send(CursorEntry::StepBegin { step, cols })?;
+                send(CursorEntry::StepBegin { step, cols }, 0)?;
             }
             Ok(())
         });

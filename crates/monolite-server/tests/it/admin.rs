@@ -153,3 +153,24 @@ fn the_page_may_run_its_own_script_alone() {
         assert!(policy.contains(part), "{policy}");
     }
 }
+
+/// The status of a POST, which is answered at once.
+fn status_at_once(served: &Served, path: &str) -> u16 {
+    let within = Some(std::time::Duration::from_secs(10));
+    let agent = Agent::config_builder().http_status_as_error(false).timeout_global(within);
+    let answer = agent.build().new_agent().post(format!("{}{path}", served.admin)).send_empty();
+    answer.unwrap().status().as_u16()
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_while_it_is_in_use() {
+    let served = Served::many();
+    create(&served, "a");
+    create(&served, "b");
+    let begin = json!({ "requests": [{ "type": "execute", "stmt": { "sql": "BEGIN" } }] });
+    assert_eq!(served.post("/db/b/v2/pipeline", &begin).0, 200);
+    for path in ["b/create", "a/fork/b", "b/fork/b", "none/fork/none"] {
+        assert_eq!(status_at_once(&served, &format!("/v1/namespaces/{path}")), 409, "{path}");
+    }
+    assert_eq!(run(&served, "b", "SELECT 1").0, 200);
+}

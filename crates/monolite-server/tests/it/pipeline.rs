@@ -1,7 +1,12 @@
 //! Streams over `/v2/pipeline`.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
+use crate::admin::get;
 use crate::served::{Client, Served};
 
 fn with_table() -> Served {
@@ -496,4 +501,56 @@ fn a_statement_that_is_told_to_have_failed_changes_nothing() {
     client.execute("INSERT INTO t VALUES (1, 1)").unwrap();
     let rolled_back = client.execute("INSERT OR ROLLBACK INTO t VALUES (1, 2)").unwrap_err();
     assert_eq!(rolled_back["code"], "SQLITE_CONSTRAINT", "{rolled_back}");
+}
+
+#[test]
+fn sql_with_a_nul_is_refused_and_nothing_of_it_runs() {
+    let served = with_table();
+    let mut client = served.stream();
+    let script = "INSERT INTO t(x) VALUES (1);\0 INSERT INTO t(x) VALUES (2)";
+    for request in [
+        json!({ "type": "sequence", "sql": script }),
+        json!({ "type": "execute", "stmt": { "sql": "SELECT 1 \0 FROM t" } }),
+        json!({ "type": "describe", "sql": "SELECT 1\0" }),
+    ] {
+        let error = client.one(request).unwrap_err();
+        assert_eq!(error["code"], "SQL_INPUT_ERROR", "{error}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM t"), "0");
+}
+
+#[test]
+fn an_error_is_for_a_client_and_not_for_a_program_in_rust() {
+    let served = with_table();
+    let error = served.stream().execute("SELECT no_such(1)").unwrap_err();
+    assert_eq!(error["message"], "no such function: no_such (at offset 7)", "{error}");
+}
+
+/// The most memory that this process has had, in bytes.
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_cursor_that_is_not_read_takes_few_of_its_rows() {
+    let served = with_table();
+    let sql = "SELECT hex(zeroblob(2000000)) FROM generate_series(1, 500)";
+    let body = json!({ "batch": { "steps": [{ "stmt": { "sql": sql } }] } }).to_string();
+    let before = most_memory();
+    let mut socket = TcpStream::connect(served.url.trim_start_matches("http://")).unwrap();
+    let head = format!("POST /v3/cursor HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    // A reader that waits for its client shows no statement: it is stalled, or the rows are there.
+    let end = Instant::now() + Duration::from_secs(60);
+    let runs = || get(&format!("{}/now", served.admin))["databases"][0]["running"][0].is_object();
+    while !runs() {
+        assert!(Instant::now() < end, "it does not begin");
+    }
+    while runs() {
+        assert!(Instant::now() < end, "it does not end");
+    }
+    let took = most_memory() - before;
+    assert!(took < 100 << 20, "{took} bytes for rows of 4 MB");
 }

@@ -140,3 +140,43 @@ fn who_breaks_the_protocol_is_told_by_a_code() {
         assert_eq!(chosen.as_deref(), Some("hrana3-protobuf"));
     });
 }
+
+#[test]
+fn a_stranger_sends_no_large_message() {
+    let served = Served::one();
+    run(async {
+        let (mut stranger, _) = Client::connect(&served, "hrana2").await;
+        stranger.send(json!({ "type": "hello", "jwt": "x".repeat(70_000) })).await;
+        assert_eq!(stranger.receive().await, 1008);
+        let (mut client, _) = Client::connect(&served, "hrana2").await;
+        client.send(json!({ "type": "hello" })).await;
+        client.request(1, json!({ "type": "open_stream", "stream_id": 1 })).await;
+        client.request(2, execute(1, &format!("SELECT 7{}", " ".repeat(600_000)))).await;
+        for _ in 0..2 {
+            client.receive().await;
+        }
+        let large = client.receive().await;
+        assert_eq!(large["response"]["result"]["rows"][0][0]["value"], "7", "{large}");
+    });
+}
+
+#[test]
+fn each_hello_is_answered_and_a_cursor_goes_with_its_stream() {
+    let served = Served::one();
+    run(async {
+        let (mut client, _) = Client::connect(&served, "hrana3").await;
+        for _ in 0..2 {
+            client.send(json!({ "type": "hello" })).await;
+            assert_eq!(client.receive().await["type"], "hello_ok");
+        }
+        let batch = json!({ "steps": [] });
+        let open = json!({ "type": "open_cursor", "stream_id": 1, "cursor_id": 5, "batch": batch });
+        let fetch = json!({ "type": "fetch_cursor", "cursor_id": 5, "max_count": 3 });
+        assert_eq!(client.answer(1, open.clone()).await["error"]["code"], "STREAM_NOT_FOUND");
+        assert_eq!(client.answer(2, fetch.clone()).await["error"]["code"], "CURSOR_NOT_FOUND");
+        client.answer(3, json!({ "type": "open_stream", "stream_id": 1 })).await;
+        client.answer(4, open).await;
+        client.answer(5, json!({ "type": "close_stream", "stream_id": 1 })).await;
+        assert_eq!(client.answer(6, fetch).await["error"]["code"], "CURSOR_NOT_FOUND");
+    });
+}
