@@ -552,5 +552,6 @@ fn a_cursor_that_is_not_read_takes_few_of_its_rows() {
         assert!(Instant::now() < end, "it does not end");
     }
     let took = most_memory() - before;
-    assert!(took < 100 << 20, "{took} bytes for rows of 4 MB");
+    // Other tests take some, too; 256 rows would be a GB.
+    assert!(took < 512 << 20, "{took} bytes for rows of 4 MB");
 }
