@@ -178,8 +178,11 @@ impl Compiled {
         for Defined { name, sql } in all(connection, views, (), defined)? {
             let (what, all) =
                 (format!("the view {name}"), format!("SELECT * FROM main.{}", quoted(&name)));
-            let columns = |it: Statement<'_>| it.column_names().map(str::to_owned).collect();
-            match authorizer.reads_of(|| connection.prepare(&all).map(columns)) {
+            let columns = |it: Statement<'_>| {
+                let names = (0..it.column_count()).map(|at| it.column_name(at).map(str::to_owned));
+                names.collect::<Result<_>>()
+            };
+            match authorizer.reads_of(|| connection.prepare(&all).and_then(columns)) {
                 (Err(error), _) => drop(compiled.broken.insert(what, fault(error)?)),
                 (Ok(columns), reads) => {
                     compiled.reads.insert(what, (reads, sql));

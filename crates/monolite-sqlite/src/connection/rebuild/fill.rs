@@ -67,7 +67,7 @@ impl Fill {
             }
             Some(select) => {
                 let statement = rebuild.connection.raw().prepare(select)?;
-                for (at, column) in statement.columns().enumerate() {
+                for (at, column) in std::iter::zip(0.., statement.columns()) {
                     pairs.push((target(new, column.name()), format!("n{at}")));
                 }
                 refuse_select(rebuild, new, &pairs)?;
