@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{IoError, LimitHit};
 
 use super::refusals::{Uncommitted, no_room_left};
@@ -73,9 +74,7 @@ impl Writer {
                 self.wal.note_committed();
                 return Ok(());
             }
-            Err(error) if error.sqlite_extended_error_code() == Some(IoError::OUTDATED.code()) => {
-                written_by_another()
-            }
+            Err(error) if is_outdated(&error) => written_by_another(),
             Err(error) => error.into(),
         };
         self.wal.note_failed();
@@ -87,6 +86,10 @@ impl Writer {
         self.note_lost_write(&error, "a commit");
         Err(hit.map_or(Uncommitted::Failed(error), Uncommitted::of))
     }
+}
+
+fn is_outdated(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|it| it.extended_code == IoError::OUTDATED.code())
 }
 
 fn written_by_another() -> Error {
