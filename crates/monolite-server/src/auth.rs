@@ -55,8 +55,8 @@ pub(crate) struct Principal {
     pub(crate) name: String,
     /// For turns among clients.
     pub(crate) id: u64,
-    /// What its uses are counted under: its name, or the key that has signed it, as the names that
-    /// others sign are without number.
+    /// What its uses are counted under: its name. Of a JWT, the key that has signed it: the number
+    /// of its names has no bound.
     pub(crate) counted: String,
     kind: Kind,
     grants: Vec<Grant>,

@@ -37,7 +37,7 @@ pub(crate) enum Phase {
     Ends,
 }
 
-/// Work under way. It waits behind who wants to end all work, so it is taken once for each piece.
+/// A piece of work under way. [`Shared::end_work`] waits for all of them, and new ones wait for it.
 pub(crate) type Entered = OwnedRwLockReadGuard<Option<Successor>>;
 
 /// That there is no work.

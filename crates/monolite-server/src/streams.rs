@@ -128,7 +128,7 @@ impl Streams {
         Streams { key, random, holders: Arc::default(), live: Mutex::default() }
     }
 
-    /// A new stream, of `holder` if there are tokens. It is in the table from its first baton on.
+    /// A new stream, of `holder` if there are tokens.
     pub(crate) fn open(
         self: &Arc<Streams>,
         stream: Stream,

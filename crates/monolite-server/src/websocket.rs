@@ -91,11 +91,10 @@ pub(crate) fn upgrade(
         ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", "the header Sec-WebSocket-Key is missing")
     })?;
     let accept = derive_accept_key(key.as_bytes());
-    let protocol = Protocol::chosen(request.headers())?;
+    let (protocol, encoding) = protocol(request.headers())?;
     let place = request.extensions_mut().remove::<Place>();
     let upgraded = hyper::upgrade::on(request);
     let shared = Arc::clone(shared);
-    let encoding = protocol.encoding();
     tokio::spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
         let config = WebSocketConfig::default()
@@ -114,60 +113,38 @@ pub(crate) fn upgrade(
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     let accept = HeaderValue::from_str(&accept).expect("base64 is ASCII");
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    if let Some(name) = protocol.name() {
+    if let Some(name) = protocol {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
     }
     Ok(response)
 }
 
-/// A version of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
-    /// None was asked for, which is version 1.
-    Unnamed,
-    Hrana1,
-    Hrana2,
-    Hrana3,
-    Hrana3Protobuf,
-}
+/// The subprotocols, the best first.
+const PROTOCOLS: [(&str, Encoding); 4] = [
+    ("hrana3-protobuf", Encoding::Protobuf),
+    ("hrana3", Encoding::Json),
+    ("hrana2", Encoding::Json),
+    ("hrana1", Encoding::Json),
+];
 
-impl Protocol {
-    /// The best of those that the client speaks.
-    fn chosen(headers: &HeaderMap) -> Result<Protocol, ProtocolError> {
-        const OURS: [Protocol; 4] =
-            [Protocol::Hrana3Protobuf, Protocol::Hrana3, Protocol::Hrana2, Protocol::Hrana1];
-        if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
-            return Ok(Protocol::Unnamed);
-        }
-        let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-        let theirs: Vec<&str> = values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .collect();
-        let is_asked_for = |protocol: &Protocol| {
-            let name = protocol.name().unwrap_or_default();
-            theirs.iter().any(|asked| asked.eq_ignore_ascii_case(name))
-        };
-        OURS.into_iter().find(is_asked_for).ok_or_else(|| {
-            let message = "none of these subprotocols: hrana3-protobuf, hrana3, hrana2, hrana1";
-            ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", message)
-        })
+/// The best subprotocol of those that the client speaks, and its encoding. A client that names none
+/// speaks version 1.
+fn protocol(headers: &HeaderMap) -> Result<(Option<&'static str>, Encoding), ProtocolError> {
+    if !headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+        return Ok((None, Encoding::Json));
     }
-
-    fn name(self) -> Option<&'static str> {
-        match self {
-            Protocol::Unnamed => None,
-            Protocol::Hrana1 => Some("hrana1"),
-            Protocol::Hrana2 => Some("hrana2"),
-            Protocol::Hrana3 => Some("hrana3"),
-            Protocol::Hrana3Protobuf => Some("hrana3-protobuf"),
-        }
-    }
-
-    fn encoding(self) -> Encoding {
-        if self == Protocol::Hrana3Protobuf { Encoding::Protobuf } else { Encoding::Json }
-    }
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let theirs: Vec<&str> = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect();
+    let is_asked_for = |name: &str| theirs.iter().any(|asked| asked.eq_ignore_ascii_case(name));
+    let best = PROTOCOLS.into_iter().find(|(name, _)| is_asked_for(name));
+    best.map(|(name, encoding)| (Some(name), encoding)).ok_or_else(|| {
+        let message = "none of these subprotocols: hrana3-protobuf, hrana3, hrana2, hrana1";
+        ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", message)
+    })
 }
 
 type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
