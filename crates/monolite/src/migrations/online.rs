@@ -5,8 +5,8 @@
 //! 1. What a copy takes is compared with the room on the disk, and the rebuild begins: a short
 //!    transaction.
 //! 2. Steps copy rows, each as one write among others. How many rows is measured: so that a step
-//!    takes some milliseconds while others write, and more when none does. While others wait for
-//!    it, it rests three times as long ([`Pacer`]).
+//!    takes some milliseconds while others write, and more when none does. While others write, it
+//!    rests three times as long as the step has kept the writer.
 //! 3. When all are copied, both tables are compared range by range on snapshots, which no write
 //!    waits for.
 //! 4. A short transaction exchanges the tables and notes the migration, if few rows have changed
@@ -50,6 +50,9 @@ const AT_ONCE: usize = 2;
 
 /// So many steps after another write none does.
 const QUIET: u32 = 50;
+
+/// How long is rested behind a step while others write, in times of what it took.
+const RESTS: u32 = 3;
 
 /// Rows of the first step, of the least and of the largest.
 const ROWS: [u32; 3] = [200, 20, 50_000];
@@ -101,9 +104,7 @@ pub(super) struct Online<'j> {
 /// How much is done in one step, and how long is rested behind it.
 struct Pace {
     most: u32,
-    pacer: Pacer<u64>,
-    /// How often others have waited, and how many steps ago.
-    waited: u64,
+    /// Steps since others have waited.
     quiet: u32,
 }
 
@@ -117,7 +118,7 @@ struct Taken {
 
 impl Pace {
     fn new() -> Pace {
-        Pace { most: ROWS[0], pacer: Pacer::new(0), waited: 0, quiet: 0 }
+        Pace { most: ROWS[0], quiet: 0 }
     }
 
     fn at_once(&self) -> usize {
@@ -127,7 +128,7 @@ impl Pace {
     fn note(&mut self, taken: &Taken) {
         self.quiet = self.quiet.saturating_add(1);
         if taken.behind >= self.at_once() {
-            (self.waited, self.quiet) = (self.waited + 1, 0);
+            self.quiet = 0;
         }
         if taken.rows < u64::from(self.most) / 2 {
             // It says little of how many it could have been.
@@ -140,8 +141,10 @@ impl Pace {
         self.most = gently.clamp(ROWS[1], ROWS[2]);
     }
 
-    fn rest(&mut self) {
-        self.pacer.keep(self.waited);
+    /// How long is rested behind a step: three times as long as it has kept the writer, while
+    /// others write.
+    fn rest_behind(&self, taken: &Taken) -> Duration {
+        if self.quiet < QUIET { taken.long * RESTS } else { Duration::ZERO }
     }
 }
 
@@ -220,10 +223,10 @@ impl Online<'_> {
                 return self.swap(migration, &plan, table, most);
             }
             if is_even {
-                self.verify(&plan, pace)?;
+                self.verify(&plan)?;
                 is_verified = true;
             } else if !step.is_behind {
-                pace.rest();
+                self.job.rest(pace.rest_behind(&taken));
             }
             Ok(false)
         })?;
@@ -294,8 +297,9 @@ impl Online<'_> {
         })
     }
 
-    fn verify(&self, plan: &OnlinePlan, pace: &mut Pace) -> Result<()> {
+    fn verify(&self, plan: &OnlinePlan) -> Result<()> {
         let (mut from, mut attempts) = (Some(i64::MIN), 0);
+        let (mut pacer, mut waited) = (Pacer::new(0), 0);
         while let Some(at) = from {
             let looked = self.maintenance.on_snapshot(self.job, |reader| {
                 Ok(reader.connection.online().verify(plan, at, COMPARED)?)
@@ -306,8 +310,8 @@ impl Online<'_> {
                 }
                 looked => (from, attempts) = (looked?, 0),
             }
-            pace.waited += u64::from(!self.writes.is_empty());
-            pace.rest();
+            waited += u64::from(!self.writes.is_empty());
+            pacer.keep(waited);
         }
         Ok(())
     }
@@ -350,7 +354,7 @@ impl Online<'_> {
         self.steps(start, |(is_clean, taken), pace| {
             pace.note(&taken);
             if !is_clean {
-                pace.rest();
+                self.job.rest(pace.rest_behind(&taken));
             }
             Ok(is_clean)
         })
