@@ -170,7 +170,8 @@ impl Server {
         let place = self._data.path().parent().context("the data is in a directory")?;
         let (data, socket) = (temporary(place, owner)?, temporary(&std::env::temp_dir(), owner)?);
         let copied = as_owner(&self.binaries.join("pg_basebackup"), owner)
-            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "-d"])
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"])
+            .args(["--no-sync", "-d"])
             .arg(self.address("replication"))
             .args(["-D".as_ref(), data.path().join("cluster").as_os_str()])
             .output()?;

@@ -249,7 +249,7 @@ fn nothing_acknowledged_is_lost_or_doubled_when_patroni_fails_over() {
 }
 
 /// More than one, so that some have sent COMMIT when the leader is killed.
-const WRITERS: usize = 4;
+const WRITERS: usize = 16;
 
 /// Much longer than a failover.
 const PATIENCE: Duration = Duration::from_secs(120);
