@@ -3,7 +3,8 @@
 //!
 //! # Format
 //! `monolite_idempotency(key TEXT PRIMARY KEY, outcome BYTEA, expires TIMESTAMPTZ)`. [`prepare`]
-//! makes it unless it is there, so a role without CREATE needs it to be made before.
+//! makes it unless it is there, so a role without CREATE needs it to be made before. A role needs
+//! SELECT, INSERT, UPDATE and DELETE.
 //!
 //! # Algorithm
 //! 1. A key is looked for *outside* of the transaction, which would otherwise read it: under
@@ -11,9 +12,12 @@
 //!    that page by another transaction is a conflict.
 //! 2. It is inserted as the last statement. If another transaction has the key, the insertion waits
 //!    for that one, then fails: so one commits.
-//! 3. After an unknown outcome the insertion is the question, too ([`Database`](crate::Database)):
+//! 3. A key that is found is locked, which is a commit of its own: it waits until a synchronous
+//!    standby has everything up to the key. A leader that was restarted shows commits that its
+//!    standby does not have yet, and a failover would lose them.
+//! 4. After an unknown outcome the insertion is the question, too ([`Database`](crate::Database)):
 //!    it waits for a COMMIT that is still under way.
-//! 4. Each [`SWEEP_EACH`]th commit with a key deletes some that have expired, by the server's
+//! 5. Each [`SWEEP_EACH`]th commit with a key deletes some that have expired, by the server's
 //!    clock. An expired key that was not deleted yet still counts.
 
 use deadpool_postgres::Client;
@@ -71,9 +75,9 @@ pub(crate) async fn prepare(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The outcome that was stored with `key`, if it is committed.
+/// The outcome that was stored with `key`, if it is committed, here and on a synchronous standby.
 pub(crate) async fn find(client: &Client, key: &str) -> Result<Option<Vec<u8>>, Failure> {
-    let sql = "SELECT outcome FROM monolite_idempotency WHERE key = $1";
+    let sql = "SELECT outcome FROM monolite_idempotency WHERE key = $1 FOR UPDATE";
     let failed = |error| Failure::of_statement(&error).in_statement(sql);
     let statement = client.prepare_cached(sql).await.map_err(failed)?;
     let row = client.query_opt(&statement, &[&key]).await.map_err(failed)?;

@@ -170,7 +170,8 @@ impl Server {
         let place = self._data.path().parent().context("the data is in a directory")?;
         let (data, socket) = (temporary(place, owner)?, temporary(&std::env::temp_dir(), owner)?);
         let copied = as_owner(&self.binaries.join("pg_basebackup"), owner)
-            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "-d"])
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast"])
+            .args(["--no-sync", "-d"])
             .arg(self.address("replication"))
             .args(["-D".as_ref(), data.path().join("cluster").as_os_str()])
             .output()?;
@@ -226,6 +227,11 @@ impl Server {
     /// Kills all of it (`kill -9`), and starts it again on the same data and port.
     pub fn kill_and_restart(&mut self) -> Result<()> {
         self.kill()?;
+        self.restart()
+    }
+
+    /// Starts it again on the same data and port, after [`Server::kill`].
+    pub fn restart(&mut self) -> Result<()> {
         let start = Instant::now();
         loop {
             self.child = spawn(&self.binaries, self._data.path(), &self.settings)?;
@@ -306,9 +312,10 @@ fn settings(socket: &Path, port: Option<u16>, memory_bytes: u64) -> Vec<String> 
 }
 
 /// The user and group that the server runs as, when this process may not.
-type Owner = Option<(u32, u32)>;
+pub type Owner = Option<(u32, u32)>;
 
-fn owner() -> Result<Owner> {
+/// Returns whom the server has to run as.
+pub fn owner() -> Result<Owner> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -336,7 +343,8 @@ fn place(data_dir: &Path, owner: Owner) -> PathBuf {
     if reachable { full } else { std::env::temp_dir() }
 }
 
-fn temporary(place: &Path, owner: Owner) -> Result<TempDir> {
+/// Makes a directory that belongs to the server's user.
+pub fn temporary(place: &Path, owner: Owner) -> Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("monolite-postgres-").tempdir_in(place)?;
     if let Some((user, group)) = owner {
         chown(dir.path(), Some(user), Some(group))?;
@@ -344,7 +352,8 @@ fn temporary(place: &Path, owner: Owner) -> Result<TempDir> {
     Ok(dir)
 }
 
-fn as_owner(program: &Path, owner: Owner) -> Command {
+/// Returns a command that runs as the server's user.
+pub fn as_owner(program: &Path, owner: Owner) -> Command {
     let mut command = Command::new(program);
     if let Some((user, group)) = owner {
         command.uid(user).gid(group).current_dir("/");

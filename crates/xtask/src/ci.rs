@@ -322,7 +322,8 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
     command
         .args(match which {
             Tests::Unit => &["--lib", "--bins"][..],
-            Tests::All | Tests::WebExamples => &[],
+            Tests::All => &[],
+            Tests::WebExamples => &["--", "--include-ignored"],
             Tests::Long => &["--lib", "--bins", "--tests", "--", "--ignored"],
         })
         .env(SKIPS, &skips);

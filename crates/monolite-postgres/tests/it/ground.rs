@@ -19,6 +19,10 @@ pub(crate) struct Ground {
 impl Ground {
     /// Says in the list of the gate that `test` could not run, where there is no PostgreSQL.
     pub(crate) fn of(test: &str) -> Option<Ground> {
+        Ground::reached(test, Reach::Loopback)
+    }
+
+    pub(crate) fn reached(test: &str, reach: Reach) -> Option<Ground> {
         if let Err(reason) = find_binaries() {
             if let Some(list) = std::env::var_os("MONOLITE_SKIPS") {
                 let file = OpenOptions::new().append(true).create(true).open(list);
@@ -27,7 +31,7 @@ impl Ground {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let server = Server::start(directory.path(), 1 << 28, 1 << 28, Reach::Loopback).unwrap();
+        let server = Server::start(directory.path(), 1 << 28, 1 << 28, reach).unwrap();
         let proxy = Proxy::start(server.port()).unwrap();
         let runtime = Runtime::new().unwrap();
         Some(Ground { runtime, server, proxy, _directory: directory })

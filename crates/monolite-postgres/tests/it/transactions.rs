@@ -1,7 +1,10 @@
 //! One transaction at a time: its values, its errors, and the connection that it leaves.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use monolite::{Committed, Error, ErrorKind, Parameters, Result, Value};
 use monolite_postgres::{Database, Engine, EngineTransaction as _, Options};
+use monolite_testkit::postgres::Reach;
 use monolite_testkit::postgres_proxy::Profile;
 
 use crate::ground::Ground;
@@ -223,6 +226,51 @@ fn a_key_commits_once() {
         }
         assert_eq!((now, number(&db, "SELECT count(*) FROM t").await), (1, 2));
     });
+}
+
+#[test]
+fn a_key_is_found_only_when_a_synchronous_standby_has_it() {
+    let Some(mut ground) = Ground::reached("a key on a pair", Reach::Followed) else { return };
+    let mut follower = ground.server.start_follower().unwrap();
+    let db = ground.open(Options::new(), Profile::Plain);
+    let count = |sql| ground.runtime.block_on(number(&db, sql));
+    let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+    while count(synchronous) == 0 {}
+    ground.runtime.block_on(batch(&db, "CREATE TABLE t(id bigint)"));
+    follower.kill().unwrap();
+    let of_task = db.clone();
+    let committing = ground.runtime.spawn(async move {
+        let runs = AtomicU32::new(0);
+        // The restart may take longer than one call tries.
+        loop {
+            let once = of_task.transact_once("a", async |tx| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                tx.execute("INSERT INTO t VALUES (1)", ()).await?;
+                Ok(((), "row 1"))
+            });
+            if let Ok(done) = once.await {
+                break (done, runs.into_inner());
+            }
+        }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    while count(waiting) == 0 {}
+    // The answer is lost, and the leader has the commit.
+    ground.server.kill_and_restart().unwrap();
+    while count(waiting) == 0 {
+        assert!(!committing.is_finished(), "a failover would lose it");
+    }
+    follower.restart().unwrap();
+    let done = ground.runtime.block_on(committing).unwrap();
+    // After the lost answer the key is asked for, before anything runs again.
+    assert_eq!(done, (Committed::Before { outcome: b"row 1".to_vec() }, 1));
+    ground.server.kill().unwrap();
+    follower.promote().unwrap();
+    let url = format!("postgres://monolite@127.0.0.1:{}/postgres", follower.port());
+    let rows = ground.runtime.block_on(async {
+        number(&Database::connect(&url).await.unwrap(), "SELECT count(*) FROM t").await
+    });
+    assert_eq!(rows, 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod answers;
 mod client;
 mod money;
+mod patroni;
 mod postgresql;
 mod server;
 mod skew;
