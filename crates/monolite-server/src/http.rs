@@ -18,7 +18,7 @@ use crate::hrana::{
     StreamRequest, StreamResponse, encode_cursor_head,
 };
 use crate::life::{Phase, draining};
-use crate::memory::{End, SMALL, Taken, charged};
+use crate::memory::{End, SMALL, Taken, charged, no_memory};
 use crate::stream::cursor::Entries;
 use crate::stream::keyed::{Key, Record};
 use crate::stream::{Answer, Stored, Stream};
@@ -238,6 +238,16 @@ async fn body(shared: &Shared, asked: &mut Asked) -> Result<(), Failure> {
     Ok(whole?)
 }
 
+/// Takes memory for a request that was decoded, and takes `weight` beside its texts. It does not
+/// wait for it: those who wait would have it already.
+fn admit(shared: &Shared, asked: &mut Asked, weight: usize) -> Result<Answer, ProtocolError> {
+    let all = asked.body.len() + weight;
+    let memory = if all <= SMALL { &shared.small } else { &shared.memory };
+    let taken = memory.take_now(all).ok_or_else(no_memory)?;
+    asked.taken.push(taken);
+    Ok(Answer::to(std::mem::take(&mut asked.taken)))
+}
+
 /// The answer `bytes`, which takes memory until it is sent if it is large.
 async fn charge(
     shared: &Shared,
@@ -245,7 +255,6 @@ async fn charge(
     kind: &'static str,
     bytes: Vec<u8>,
 ) -> Response<Body> {
-    asked.taken.clear();
     let bytes = match shared.memory.take_if_large(bytes.len()).await {
         Some(taken) => charged(bytes, vec![taken], asked.request.extensions().get::<End>()),
         None => bytes.into(),
@@ -288,20 +297,21 @@ async fn pipeline(
     let key = asked.request.headers().get(KEY).filter(|_| session.right == Right::ReadWrite);
     let (baton, proof) = (pipeline.baton.as_deref(), session.principal.proof(session.right));
     let key = key.map(|key| Key::of(key.as_bytes(), &proof, &asked.body, baton)).transpose()?;
+    let weight = pipeline.requests.iter().map(StreamRequest::weight).sum();
+    let answer = admit(shared, asked, weight)?;
     let (answer, is_repeated) = match key {
         Some(key) => {
             // It goes on if the client leaves: a repetition waits for its end.
-            let (shared, taken) = (Arc::clone(shared), std::mem::take(&mut asked.taken));
+            let shared = Arc::clone(shared);
             let ran = tokio::spawn(async move {
-                let _taken = taken;
-                once(&shared, &session, pipeline, encoding, key).await
+                once(&shared, &session, pipeline, encoding, answer, key).await
             });
             let panicked = |_| Err(ProtocolError::new("INTERNAL", "the request panicked").into());
             ran.await.unwrap_or_else(panicked)?
         }
         None => {
             let held = stream(shared, &session, baton).await?;
-            (run(shared, held, pipeline.requests, encoding, None).await?, false)
+            (run(shared, held, pipeline.requests, encoding, answer, None).await?, false)
         }
     };
     let bytes = answer.encode(encoding);
@@ -322,6 +332,7 @@ async fn once(
     session: &Session,
     pipeline: PipelineRequest,
     encoding: Encoding,
+    answer: Answer,
     key: Key,
 ) -> Result<(PipelineResponse, bool), Failure> {
     let name = session.database.as_deref();
@@ -338,7 +349,8 @@ async fn once(
         drop(held);
         held = stream(shared, session, None).await;
     }
-    let answer = run(shared, held?, pipeline.requests, encoding, Some((key, known))).await?;
+    let once = Some((key, known));
+    let answer = run(shared, held?, pipeline.requests, encoding, answer, once).await?;
     Ok((answer, is_repeated))
 }
 
@@ -349,10 +361,10 @@ async fn run(
     (mut held, proof): (Held, String),
     requests: Vec<StreamRequest>,
     encoding: Encoding,
+    answer: Answer,
     key: Option<(Key, Option<Record>)>,
 ) -> Result<PipelineResponse, ProtocolError> {
     let crate::streams::Session { stream, stored, .. } = &mut *held;
-    let answer = Answer::default();
     if let Some((key, known)) = key {
         stream.begin_once(key, known, &answer);
     }
@@ -390,17 +402,19 @@ async fn cursor(
     refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&asked.body, encoding)?;
+    let answer = admit(shared, asked, batch.weight())?;
     let (mut held, proof) = stream(shared, &session, baton.as_deref()).await?;
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
     let (send, sent) = Entries::new(&shared.memory);
     let end = asked.request.extensions().get::<End>().cloned();
-    let (taken, shared) = (std::mem::take(&mut asked.taken), Arc::clone(shared));
+    let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let crate::streams::Session { stream, stored, .. } = &mut *held;
-        let ran = shared.life.unless_cut(stream.cursor(batch, stored, encoding, &send)).await;
-        drop(taken);
+        let runs = stream.cursor(batch, stored, encoding, &answer, &send);
+        let ran = shared.life.unless_cut(runs).await;
+        drop(answer);
         if let Err(error) = ran {
             send.fail(error);
         }
@@ -440,7 +454,9 @@ async fn alone(
     let session = enter(shared, &asked.request, database)?;
     refuse_key(&asked.request)?;
     body(shared, asked).await?;
-    let ran = run_alone(shared, session, decode(&asked.body)?).await?;
+    let request = decode(&asked.body)?;
+    let answer = admit(shared, asked, request.weight())?;
+    let ran = run_alone(shared, session, request, answer).await?;
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
         StreamResponse::Batch(result) => result.encode_v1(),
@@ -455,10 +471,11 @@ async fn run_alone(
     shared: &Shared,
     session: Session,
     request: StreamRequest,
+    answer: Answer,
 ) -> Result<StreamResponse, Failure> {
     let database = shared.database(session.database.as_deref(), Phase::Stops).await?;
     let mut stream = Stream::new(&database, &session.principal, session.right);
-    let (stored, answer) = (&mut Stored::default(), Answer::default());
+    let stored = &mut Stored::default();
     let ran = stream.run(request, stored, Encoding::Json, &answer);
     shared.life.unless_cut(ran).await?.map_err(|error| {
         let status = match &*error.code {

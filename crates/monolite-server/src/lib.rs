@@ -55,6 +55,8 @@ struct Shared {
     metrics: metrics::Metrics,
     /// For requests and answers, which end by themselves.
     memory: memory::Memory,
+    /// For small requests, so that they do not wait for large ones.
+    small: memory::Memory,
     /// For what clients keep as long as they like.
     kept: memory::Memory,
     life: life::Life,

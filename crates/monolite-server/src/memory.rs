@@ -58,10 +58,7 @@ impl Memory {
 
     /// Takes `bytes` for a request, of which nothing was done yet.
     pub(crate) async fn take(&self, bytes: usize) -> Result<Taken, ProtocolError> {
-        timeout(WAIT, self.take_for_answer(bytes)).await.map_err(|_| {
-            let message = "requests and answers of others take all memory; try again later";
-            ProtocolError::new("OVERLOADED", message)
-        })
+        timeout(WAIT, self.take_for_answer(bytes)).await.map_err(|_| no_memory())
     }
 
     /// Takes `bytes` for what was done, however long that takes: it cannot be refused any more.
@@ -79,6 +76,11 @@ impl Memory {
     pub(crate) fn take_now(&self, bytes: usize) -> Option<Taken> {
         Arc::clone(&self.pieces).try_acquire_many_owned(self.pieces(bytes)).ok()
     }
+}
+
+pub(crate) fn no_memory() -> ProtocolError {
+    let message = "requests and answers of others take all memory; try again later";
+    ProtocolError::new("OVERLOADED", message)
 }
 
 /// Gives back all of `taken` but what `bytes` need.

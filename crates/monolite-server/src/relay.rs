@@ -14,6 +14,13 @@ use crate::answers::Body;
 use crate::hrana::ProtocolError;
 use crate::log;
 
+/// What is taken of an answer before its client takes it.
+const AHEAD: u32 = 256 << 10;
+
+/// The most that the protocol allows, and more than all answers have ahead: one that its client
+/// does not read must not hold up the others.
+const ALL_AHEAD: u32 = (1 << 31) - 1;
+
 /// The process that serves in the place of this one.
 #[derive(Clone)]
 pub(crate) struct Successor(http2::SendRequest<Full<Bytes>>);
@@ -21,7 +28,11 @@ pub(crate) struct Successor(http2::SendRequest<Full<Bytes>>);
 impl Successor {
     /// Over the socket by which it took over.
     pub(crate) async fn new(socket: UnixStream) -> io::Result<Successor> {
-        let made = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
+        let made = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(AHEAD)
+            .initial_connection_window_size(ALL_AHEAD)
+            .handshake(TokioIo::new(socket))
+            .await;
         let (send, connection) = made.map_err(io::Error::other)?;
         tokio::spawn(connection);
         Ok(Successor(send))

@@ -53,6 +53,9 @@ const CONNECTIONS: usize = 4_096;
 /// Memory of all requests and answers.
 const REQUEST_BYTES: usize = 256 << 20;
 
+/// Bytes of small requests.
+const SMALL_BYTES: usize = 64 << 20;
+
 /// Memory of all texts that clients have stored, and of cursors over WebSocket.
 const KEPT_BYTES: usize = 128 << 20;
 
@@ -120,10 +123,10 @@ impl Server {
         };
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let (streams, metrics) = (Arc::new(Streams::new()), Metrics::new());
-        let (memory, kept) = (Memory::of(REQUEST_BYTES), Memory::of(KEPT_BYTES));
+        let [memory, small, kept] = [REQUEST_BYTES, SMALL_BYTES, KEPT_BYTES].map(Memory::of);
         let (keys, life) = (Keys::default(), Life::new());
         let shared =
-            Shared { databases, streams, keys, authenticator, metrics, memory, kept, life };
+            Shared { databases, streams, keys, authenticator, metrics, memory, small, kept, life };
         Ok(Server { shared: Arc::new(shared), tls, config: config.clone() })
     }
 

@@ -62,18 +62,33 @@ pub(crate) const ANSWER_BYTES: usize = 10 << 20;
 /// What a column takes in an answer beside its texts.
 const COLUMN_BYTES: usize = 32;
 
-/// How many bytes the statements of one request have put into its answer.
+/// How many bytes the statements of one request have put into its answer. Each statement has a
+/// clone, and with it what the request takes of the memory: the engine may have a statement for
+/// longer than its client stays.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer(Arc<AtomicUsize>);
+pub(crate) struct Answer {
+    bytes: Arc<AtomicUsize>,
+    of_request: Arc<Vec<Taken>>,
+}
 
 impl Answer {
+    /// The answer to a request that takes `of_request`.
+    pub(crate) fn to(of_request: Vec<Taken>) -> Answer {
+        Answer { bytes: Arc::default(), of_request: Arc::new(of_request) }
+    }
+
+    /// An answer with a figure of its own, to the same request.
+    fn apart(&self) -> Answer {
+        Answer { bytes: Arc::default(), of_request: Arc::clone(&self.of_request) }
+    }
+
     fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Back to an earlier figure, as the statements since then run again.
     fn set_back(&self, bytes: usize) {
-        self.0.store(bytes, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Adds what a statement gives, unless it is too much.
@@ -82,7 +97,7 @@ impl Answer {
         if bytes > ANSWER_BYTES {
             return Err(too_large());
         }
-        self.0.store(bytes, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -346,7 +361,7 @@ impl Stream {
             StreamRequest::Sequence(sql) => {
                 let Sql { sql, sql_id } = sql;
                 let script = stored.text(sql.as_deref(), sql_id)?;
-                self.sequence(&script).await.map(|()| StreamResponse::Sequence)
+                self.sequence(&script, &answer.apart()).await.map(|()| StreamResponse::Sequence)
             }
             StreamRequest::Describe(sql) => {
                 let Sql { sql, sql_id } = sql;

@@ -198,11 +198,11 @@ async fn serve(
     drop(counted);
 }
 
-/// What a request takes until its answer is sent: a place among those under way, and memory.
-type UnderWay = (OwnedSemaphorePermit, Taken);
+/// What a request takes: a place among those under way until its answer is sent, and memory.
+type UnderWay = (OwnedSemaphorePermit, Vec<Taken>);
 
 /// A message, with the place of its request, and its own memory.
-type Said = (Message, Option<(OwnedSemaphorePermit, Taken)>);
+type Said = (Message, Option<(OwnedSemaphorePermit, Option<Taken>)>);
 
 type Speaker = mpsc::UnboundedSender<Said>;
 
@@ -362,18 +362,21 @@ impl Connection {
             }
             large => self.shared.memory.take(large).await,
         };
-        let taken =
-            taken.map_err(|_| breach(CloseCode::Again, "no memory is left; try again later"))?;
+        let no_memory = || breach(CloseCode::Again, "no memory is left; try again later");
+        let mut taken = vec![taken.map_err(|_| no_memory())?];
         let message = ClientMessage::decode(&bytes, self.encoding)
             .map_err(|error| breach(CloseCode::Invalid, &error.message))?;
+        let permit = Arc::clone(&self.under_way).acquire_owned().await;
+        let permit = permit.expect("it is never closed");
         match message {
-            ClientMessage::Hello { jwt } => self.hello(jwt.as_deref()),
+            ClientMessage::Hello { jwt } => self.hello(jwt.as_deref(), permit),
             ClientMessage::Request { request_id, request } => {
                 if self.principal.is_none() {
                     return Err(breach(CloseCode::Policy, "say hello first"));
                 }
-                let permit = Arc::clone(&self.under_way).acquire_owned().await;
-                let permit = permit.expect("it is never closed");
+                let weight = request.weight();
+                let memory = if weight <= SMALL { &self.small } else { &self.shared.memory };
+                taken.push(memory.take_now(weight).ok_or_else(no_memory)?);
                 if let Some((result, permit)) = self.request(request_id, request, (permit, taken)) {
                     self.end(request_id, result, permit).await;
                 }
@@ -393,26 +396,30 @@ impl Connection {
         self.principal.is_none() || again().is_ok()
     }
 
-    fn hello(&mut self, token: Option<&str>) -> Result<(), CloseFrame> {
+    fn hello(
+        &mut self,
+        token: Option<&str>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<(), CloseFrame> {
         match self.shared.authenticate(token) {
             Ok(principal) => {
                 self.unfinished.let_in(&self.shared.memory);
                 self.principal = Some(principal);
                 self.token = token.map(str::to_owned);
-                self.answer(&ServerMessage::HelloOk);
+                self.answer(&ServerMessage::HelloOk, place);
                 Ok(())
             }
             Err(error) => {
-                self.answer(&ServerMessage::HelloError(error));
+                self.answer(&ServerMessage::HelloError(error), place);
                 Err(breach(CloseCode::Policy, "the token was refused"))
             }
         }
     }
 
-    fn answer(&self, message: &ServerMessage) {
+    fn answer(&self, message: &ServerMessage, place: OwnedSemaphorePermit) {
         // It is small. Where the writer is gone, so is the client.
         let message = frame(message.encode(self.encoding).into(), self.encoding);
-        let _ = self.say.send((message, None));
+        let _ = self.say.send((message, Some((place, None))));
     }
 
     /// Answers what needs no stream. It takes its place until the answer is sent, as any other.
@@ -427,7 +434,7 @@ impl Connection {
         drop(taken);
         let taken = take(&self.shared, &self.small, bytes.len()).await;
         let message = frame(bytes.into(), self.encoding);
-        let _ = self.say.send((message, Some((place, taken))));
+        let _ = self.say.send((message, Some((place, Some(taken)))));
     }
 
     /// Hands `request` to its stream, or gives its result.
@@ -594,6 +601,7 @@ impl StreamTask {
         let mut opened = Err(no_such("stream", 0));
         let mut _in_transaction = None;
         while let Some((request_id, ask, (place, taken))) = asked.recv().await {
+            let answer = Answer::to(taken);
             let result = match ask {
                 Ask::Open => {
                     opened = self.open().await;
@@ -606,7 +614,7 @@ impl StreamTask {
                 }
                 ask => match &mut opened {
                     Ok((stream, _)) => {
-                        let result = self.answer(stream, ask).await;
+                        let result = self.answer(stream, ask, &answer).await;
                         let is_open = !stream.is_autocommit();
                         _in_transaction = is_open.then(|| self.open.upgrade()).flatten();
                         result
@@ -615,10 +623,10 @@ impl StreamTask {
                 },
             };
             let bytes = ended(request_id, result).encode(self.encoding);
-            drop(taken);
+            drop(answer);
             let taken = take(&self.shared, &self.small, bytes.len()).await;
             let message = frame(bytes.into(), self.encoding);
-            let _ = self.say.send((message, Some((place, taken))));
+            let _ = self.say.send((message, Some((place, Some(taken)))));
         }
     }
 
@@ -636,14 +644,15 @@ impl StreamTask {
         &mut self,
         stream: &mut Stream,
         ask: Ask,
+        answer: &Answer,
     ) -> Result<SocketResponse, ProtocolError> {
         if stream.is_autocommit() && self.shared.life.phase() != Phase::Serving {
             return Err(draining());
         }
         match ask {
             Ask::Run(request) => {
-                let (stored, answer) = (&mut Stored::default(), Answer::default());
-                let response = stream.run(request, stored, self.encoding, &answer).await;
+                let stored = &mut Stored::default();
+                let response = stream.run(request, stored, self.encoding, answer).await;
                 response.map(SocketResponse::Stream)
             }
             Ask::OpenCursor(cursor_id, batch) => {
@@ -655,8 +664,9 @@ impl StreamTask {
                     let message = "the cursors of others take all memory; try again later";
                     return Err(ProtocolError::new("OVERLOADED", message));
                 };
-                let all = whole_cursor(stream, batch, self.encoding, &self.shared.memory);
-                let (entries, bytes) = all.await?;
+                let (encoding, memory) = (self.encoding, &self.shared.memory);
+                let (entries, bytes) =
+                    whole_cursor(stream, batch, encoding, answer, memory).await?;
                 keep_only(&mut taken, bytes);
                 self.cursors.insert(cursor_id, (entries.into_iter(), taken));
                 Ok(SocketResponse::OpenCursor)
@@ -682,12 +692,13 @@ async fn whole_cursor(
     stream: &mut Stream,
     batch: Batch,
     encoding: Encoding,
+    answer: &Answer,
     memory: &Memory,
 ) -> Result<(Vec<CursorEntry>, usize), ProtocolError> {
     let (send, mut sent) = Entries::new(memory);
     let stored = Stored::default();
     let runs = async {
-        stream.cursor(batch, &stored, encoding, &send).await;
+        stream.cursor(batch, &stored, encoding, answer, &send).await;
         drop(send);
     };
     let takes = async move {

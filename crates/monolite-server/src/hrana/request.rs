@@ -18,6 +18,15 @@ use super::{Encoding, ProtocolError};
 const MAX_REQUESTS: usize = 1_000;
 /// The steps of a batch at most.
 const MAX_STEPS: usize = 10_000;
+/// What a statement takes in memory until it has run, beside its texts. In Protobuf it can have
+/// four bytes.
+const STATEMENT_BYTES: usize = 512;
+/// What a value or a condition takes.
+const PART_BYTES: usize = 64;
+
+const _: () = assert!(STATEMENT_BYTES >= size_of::<Step>() + size_of::<StreamRequest>());
+const _: () = assert!(PART_BYTES >= size_of::<Value>() && PART_BYTES >= size_of::<Condition>());
+
 /// How many conditions may be inside each other, the innermost included.
 const MAX_CONDITION_DEPTH: usize = 32;
 
@@ -235,6 +244,7 @@ impl PipelineRequest {
             Encoding::Protobuf => protobuf::pipeline(bytes)?,
         };
         let (count, mut requests) = (all.len(), Vec::new());
+        check_steps(&all)?;
         for (index, fields) in all.into_iter().enumerate() {
             let request = fields.stream().and_then(|request| match &request {
                 StreamRequest::Batch(batch) => batch.check().map(|()| request),
@@ -246,6 +256,18 @@ impl PipelineRequest {
             requests.push(request.map_err(|it| it.within(&format!("requests[{index}]")))?);
         }
         Ok(PipelineRequest { baton, requests })
+    }
+}
+
+/// Refuses a pipeline with more steps than one batch may have.
+fn check_steps(requests: &[Fields<'_>]) -> Result<(), Wrong> {
+    let steps = |request: &Fields<'_>| request.batch.as_ref().map_or(0, |it| it.steps.len());
+    match requests.iter().map(steps).sum::<usize>() {
+        0..=MAX_STEPS => Ok(()),
+        steps => {
+            let much = format!("its batches have {steps} steps; {MAX_STEPS} are allowed together");
+            Err(Wrong::new(much).within("requests"))
+        }
     }
 }
 
@@ -264,7 +286,48 @@ impl CursorRequest {
     }
 }
 
+impl StreamRequest {
+    /// Bytes that it takes until it has run, beside those of its texts and blobs.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            StreamRequest::Execute(stmt) => stmt.weight(),
+            StreamRequest::Batch(batch) => batch.weight(),
+            // Each of its statements is one; those in a stored text are few.
+            StreamRequest::Sequence(Sql { sql: Some(sql), .. }) => {
+                STATEMENT_BYTES * (1 + sql.bytes().filter(|byte| *byte == b';').count())
+            }
+            _ => STATEMENT_BYTES,
+        }
+    }
+}
+
+impl SocketRequest {
+    /// As [`StreamRequest::weight`].
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            SocketRequest::Stream { request, .. } => request.weight(),
+            SocketRequest::OpenCursor { batch, .. } => batch.weight(),
+            _ => STATEMENT_BYTES,
+        }
+    }
+}
+
+impl Condition {
+    fn weight(&self) -> usize {
+        let inside = match self {
+            Condition::Not(condition) => condition.weight(),
+            Condition::And(all) | Condition::Or(all) => all.iter().map(Condition::weight).sum(),
+            _ => 0,
+        };
+        PART_BYTES + inside
+    }
+}
+
 impl Stmt {
+    fn weight(&self) -> usize {
+        STATEMENT_BYTES + PART_BYTES * (self.args.len() + 2 * self.named_args.len())
+    }
+
     /// Reads the body of `/v1/execute`, of JSON.
     ///
     /// # Errors
@@ -279,6 +342,13 @@ impl Stmt {
 }
 
 impl Batch {
+    /// As [`StreamRequest::weight`].
+    pub(crate) fn weight(&self) -> usize {
+        let of =
+            |step: &Step| step.stmt.weight() + step.condition.as_ref().map_or(0, Condition::weight);
+        self.steps.iter().map(of).sum()
+    }
+
     /// Reads the body of `/v1/batch`, of JSON.
     ///
     /// # Errors

@@ -79,18 +79,22 @@ impl Stream {
     }
 
     /// Runs the statements of a script up to the first that fails.
-    pub(super) async fn sequence(&mut self, script: &str) -> Result<(), ProtocolError> {
+    pub(super) async fn sequence(
+        &mut self,
+        script: &str,
+        answer: &Answer,
+    ) -> Result<(), ProtocolError> {
         let step = |(number, sql): (usize, &str)| {
             let before = number.checked_sub(1).map(|before| Condition::Ok(before as u32));
             let sql = Some(sql.to_owned());
             let (args, named_args) = (Vec::new(), Vec::new());
             let stmt = Stmt { sql, sql_id: None, args, named_args, want_rows: false };
             let stored = Stored::default();
-            let what = prepare(stmt, &stored, Encoding::Json, &Answer::default()).map(Arc::new);
+            let what = prepare(stmt, &stored, Encoding::Json, answer).map(Arc::new);
             ReadyStep { condition: before, what }
         };
         let steps: Arc<[ReadyStep]> = monolite::statements(script).enumerate().map(step).collect();
-        let outcomes = self.steps(&steps, &Answer::default()).await;
+        let outcomes = self.steps(&steps, answer).await;
         let failed = outcomes.into_iter().find_map(|outcome| match outcome {
             Outcome::Failed(error) => Some(error),
             _ => None,

@@ -73,6 +73,7 @@ impl Stream {
         batch: Batch,
         stored: &Stored,
         encoding: Encoding,
+        answer: &Answer,
         entries: &Entries,
     ) {
         let mut succeeded = Vec::with_capacity(batch.steps.len());
@@ -84,7 +85,7 @@ impl Stream {
                 continue;
             }
             // Its answer is sent piece by piece.
-            let done = match prepare(stmt, stored, encoding, &Answer::default()) {
+            let done = match prepare(stmt, stored, encoding, &answer.apart()) {
                 Ok(what) => self.cursor_step(step, Arc::new(what), entries).await,
                 Err(error) => Err(error),
             };

@@ -68,6 +68,9 @@ pub(crate) struct Record {
     /// To the first steps of the request behind them; a statement is one step.
     pub(super) steps: Vec<Outcome>,
     last: Last,
+    /// Whether the stream had set foreign keys off.
+    #[serde(default)]
+    is_without_keys: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -170,7 +173,10 @@ impl Stream {
     /// Has the next pipeline commit with `key`, or go on behind what it repeats.
     pub(crate) fn begin_once(&mut self, key: Key, known: Option<Record>, answer: &Answer) {
         self.once = Some(Once { key, answer: answer.clone(), is_spent: known.is_some() });
-        self.last = known.as_ref().map_or(self.last, |known| known.last);
+        if let Some(known) = &known {
+            self.last = known.last;
+            self.without_keys = known.is_without_keys.then(|| self.db.without_foreign_keys());
+        }
         self.record = known.unwrap_or_default();
     }
 
@@ -183,7 +189,8 @@ impl Stream {
             return Err(ProtocolError::new("IDEMPOTENCY_KEY_SPENT", message));
         }
         let is_kept = answer.bytes() <= KEPT_BYTES;
-        let before = if is_kept { self.record.clone() } else { Record::default() };
+        let mut before = if is_kept { self.record.clone() } else { Record::default() };
+        before.is_without_keys = self.without_keys.is_some();
         Ok(Some(Keyed { key: key.clone(), answer: answer.clone(), before }))
     }
 

@@ -417,6 +417,27 @@ fn a_key_of_another_request_is_refused() {
 }
 
 #[test]
+fn a_repetition_leaves_foreign_keys_off_as_the_first_did() {
+    let served = with_tables();
+    let schema = "CREATE TABLE parent(id INTEGER PRIMARY KEY); INSERT INTO parent VALUES (1);
+        CREATE TABLE child(p REFERENCES parent ON DELETE CASCADE); INSERT INTO child VALUES (1);";
+    served.stream().one(json!({ "type": "sequence", "sql": schema })).unwrap();
+    let steps = ["PRAGMA foreign_keys = OFF", COUNT].map(execute);
+    for is_repeated in [false, true] {
+        let asked = keyed(&served, "k", &pipeline(None, &steps));
+        assert_eq!(asked.is_repeated, is_repeated);
+        let mut client = served.stream();
+        client.baton = asked.json()["baton"].as_str().map(str::to_owned);
+        client.execute("BEGIN").unwrap();
+        client.execute("DELETE FROM parent").unwrap();
+        let left = client.execute("SELECT count(*) FROM child").unwrap();
+        assert_eq!(left["rows"][0][0]["value"], "1", "repeated: {is_repeated}");
+        client.execute("ROLLBACK").unwrap();
+    }
+    assert_eq!(done(&served), [1, 0]);
+}
+
+#[test]
 fn what_reads_spends_no_key() {
     let served = with_tables();
     let with = "WITH one(n) AS (VALUES (1)) SELECT n FROM one";

@@ -8,7 +8,7 @@
 
 use super::{
     Batch, Condition, CursorRequest, Fields, MAX_CONDITION_DEPTH, MAX_REQUESTS, MAX_STEPS, Message,
-    Pipeline, SOCKET_TYPES, STREAM_TYPES, Step, Stmt, Value, Wrong, present,
+    Pipeline, SOCKET_TYPES, STREAM_TYPES, Step, Stmt, Value, Wrong, check_steps, present,
 };
 
 /// What a field holds.
@@ -85,6 +85,8 @@ pub(super) fn pipeline(bytes: &[u8]) -> Result<Pipeline<Fields<'static>>, Wrong>
             (2, Bytes(bytes)) => {
                 let read = |bytes: &[u8]| request(bytes, STREAM_TYPES, 1, &mut 0);
                 push("requests", &mut pipeline.requests, MAX_REQUESTS, bytes, read)?;
+                // Before more of them are read: a step can have four bytes.
+                check_steps(&pipeline.requests)?;
             }
             _ => {}
         }

@@ -375,6 +375,26 @@ fn counts_are_bounded() {
     let head = [0x12, len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8];
     let error = message(CursorRequest::decode(&[&head, &*steps].concat(), Encoding::Protobuf));
     assert_eq!(error, "batch.steps: more than 10000 entries");
+    // Several batches have no more together.
+    let step = r#"{"stmt":{"sql":""}}"#;
+    let batch = |steps: usize| {
+        let steps = vec![step; steps].join(",");
+        format!(r#"{{"type":"batch","batch":{{"steps":[{steps}]}}}}"#)
+    };
+    let two = |steps: usize| format!(r#"{{"requests":[{},{}]}}"#, batch(5_000), batch(steps));
+    assert_eq!(pipeline(&two(5_000)).unwrap().requests.len(), 2);
+    let much = "requests: its batches have 10001 steps; 10000 are allowed together";
+    assert_eq!(message(pipeline(&two(5_001))), much);
+    let batch = [0x0a, 2, 0x12, 0].repeat(10_001 / 3);
+    let bytes = |tag: u8, bytes: &[u8]| {
+        let len = bytes.len();
+        [&[tag, len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8], bytes].concat()
+    };
+    let request = bytes(0x12, &bytes(0x1a, &bytes(0x0a, &batch)));
+    // Found before the end, which is wrong, too.
+    let requests = [request.repeat(4), vec![0x12, 9]].concat();
+    let error = message(PipelineRequest::decode(&requests, Encoding::Protobuf));
+    assert_eq!(error, "requests: its batches have 13332 steps; 10000 are allowed together");
 }
 
 #[test]
