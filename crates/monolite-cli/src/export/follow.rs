@@ -48,7 +48,7 @@ const PREFIX: &str = "monolite export ";
 const NOTES: &str = "\"monolite export notes\"";
 
 /// So few notes that the round for them is short.
-const FEW: i64 = 10_000;
+const FEW: u64 = 10_000;
 
 /// How many notes are deleted in one write: it takes some milliseconds.
 const BATCH: i64 = 10_000;
@@ -110,8 +110,10 @@ pub(super) fn run(
     progress: &mut Progress<'_>,
 ) -> Result<Exported> {
     let told = listen();
-    let mut is_told = is_told(&told, 1, progress)?;
+    let mut is_told = is_told(&told, (1, 0), progress)?;
     let db = db.with_error::<Error>();
+    // Before the write: that may read all keys.
+    db.read(refuse_faults).wait()?;
     let objects = db.write(begin).wait()?;
     let mut following = Following { db: db.clone(), objects, keys: Vec::new(), told: &told };
     let followed = following.until_switch(arguments, postgres, &mut is_told, progress);
@@ -137,10 +139,14 @@ fn listen() -> Receiver<()> {
     told
 }
 
-/// Whether the word comes within so many ticks.
-fn is_told(told: &Receiver<()>, ticks: u32, progress: &mut Progress<'_>) -> Result<bool> {
+/// Whether the word comes within so many ticks; so many changes were carried.
+fn is_told(
+    told: &Receiver<()>,
+    (ticks, changes): (u32, u64),
+    progress: &mut Progress<'_>,
+) -> Result<bool> {
     for _ in 0..ticks {
-        progress.at("changes", 0)?;
+        progress.at("changes", changes)?;
         match told.recv_timeout(TICK) {
             Ok(()) => return Ok(true),
             Err(RecvTimeoutError::Timeout) => {}
@@ -152,7 +158,17 @@ fn is_told(told: &Receiver<()>, ticks: u32, progress: &mut Progress<'_>) -> Resu
     Ok(false)
 }
 
-/// Makes the triggers and the table for notes, or says why that cannot be.
+/// Fails when changes of a table cannot be followed.
+fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
+    let mut faults = Vec::new();
+    for table in &schema::read(tx)?.tables {
+        faults.extend(fault(tx, table)?.map(|why| format!("{} {why}", table.name)));
+    }
+    ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
+    Ok(())
+}
+
+/// Makes the triggers and the table for notes.
 fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
     let schema = schema::read(tx)?;
     let left = format!("SELECT 1 FROM sqlite_schema WHERE name GLOB '{PREFIX}*'");
@@ -162,11 +178,6 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
         "another --follow of it goes on, has switched, or did not end; --abort removes what it has \
          made there, then begin again"
     );
-    let mut faults = Vec::new();
-    for table in &schema.tables {
-        faults.extend(fault(tx, table)?.map(|why| format!("{} {why}", table.name)));
-    }
-    ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
     let most = schema.tables.iter().map(|table| table.primary.len()).max().unwrap_or(0);
     let keys: String = (0..most).map(|at| format!(", k{at}")).collect();
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
@@ -288,9 +299,10 @@ impl Following<'_> {
             "all rows were compared and are equal; changes follow each second. To switch, stop the \
              application and enter the word switch; Ctrl-C gives up and leaves nothing",
         );
+        let mut changes = 0;
         while !*is_told {
-            *is_told = self::is_told(self.told, 5, progress)?;
-            self.round(&postgres, &made.plan.targets, None, progress)?;
+            *is_told = self::is_told(self.told, (5, changes), progress)?;
+            changes += self.round(&postgres, &made.plan.targets, None, progress)?.0;
         }
         self.switch(&postgres, &mut made, progress)?;
         Ok((postgres, made))
@@ -304,7 +316,7 @@ impl Following<'_> {
         targets: &[Target],
         compare: Option<&Target>,
         progress: &mut Progress<'_>,
-    ) -> Result<(i64, Option<Sum>)> {
+    ) -> Result<(u64, Option<Sum>)> {
         let mut refused = Vec::new();
         let apply = |tx: &ReadTx<'_>| {
             check(tx, &self.objects)?;
@@ -330,7 +342,7 @@ impl Following<'_> {
         };
         let (ends, sum): ((Option<i64>, Option<i64>), _) = self.db.read(apply).wait()?;
         let (Some(mut from), Some(last)) = ends else { return Ok((0, sum)) };
-        let count = last - from + 1;
+        let count = (last - from + 1).unsigned_abs();
         // Each number once: where no note is left, the next one gets the number 1.
         while from <= last {
             let to = last.min(from + BATCH - 1);

@@ -58,8 +58,8 @@ fn change(tx: &Tx<'_>, number: i64) -> monolite::Result<()> {
         (random >> 33) % below
     };
     for _ in 0..=next(3) {
-        let sql = CHANGES[usize::try_from(next(CHANGES.len() as u64)).unwrap()];
-        let one = i64::try_from(next(300)).unwrap() + 1;
+        let sql = CHANGES[usize::try_from(next(CHANGES.len() as u64)).expect("it works")];
+        let one = i64::try_from(next(300)).expect("it works") + 1;
         for sql in sql.split(';') {
             match sql.contains("?2") {
                 true => tx.execute(sql, [one, number])?,
@@ -84,21 +84,28 @@ impl Follower {
 
     fn with(source: &Path, url: &str, words: &[&str]) -> Follower {
         let mut child = Command::new(env!("CARGO_BIN_EXE_monolite"))
-            .args(["export", "postgres", source.to_str().unwrap(), "--to", url, "--follow"])
+            .args([
+                "export",
+                "postgres",
+                source.to_str().expect("it works"),
+                "--to",
+                url,
+                "--follow",
+            ])
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            .expect("it works");
+        let lines = BufReader::new(child.stderr.take().expect("it works")).lines();
         Follower { child, lines, said: String::new() }
     }
 
     /// Waits for a line that has `part`.
     fn wait_for(&mut self, part: &str) {
         for line in self.lines.by_ref() {
-            let line = line.unwrap();
+            let line = line.expect("it works");
             self.said.push_str(&line);
             if line.contains(part) {
                 return;
@@ -108,20 +115,20 @@ impl Follower {
     }
 
     fn switch(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"switch\n").unwrap();
+        self.child.stdin.as_mut().expect("it works").write_all(b"switch\n").expect("it works");
     }
 
     fn signal(&self, name: &str) {
         let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
+        assert!(kill.expect("it works").success());
     }
 
     /// Its exit code, and all that it has said.
     fn end(mut self) -> (Option<i32>, String) {
         for line in self.lines.by_ref() {
-            self.said.push_str(&line.unwrap());
+            self.said.push_str(&line.expect("it works"));
         }
-        (self.child.wait().unwrap().code(), self.said)
+        (self.child.wait().expect("it works").code(), self.said)
     }
 }
 
@@ -135,10 +142,14 @@ impl Drop for EndsIt<'_> {
 }
 
 fn schema_of(file: &Path) -> Vec<String> {
-    let plain = Connection::open(file).unwrap();
-    let mut find =
-        plain.prepare("SELECT coalesce(sql, name) FROM sqlite_schema ORDER BY 1").unwrap();
-    find.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    let plain = Connection::open(file).expect("it works");
+    let mut find = plain
+        .prepare("SELECT coalesce(sql, name) FROM sqlite_schema ORDER BY 1")
+        .expect("it works");
+    find.query_map((), |row| row.get(0))
+        .expect("it works")
+        .collect::<Result<_, _>>()
+        .expect("it works")
 }
 
 const TABLES: &str = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
@@ -180,8 +191,10 @@ fn no_change_before_the_switch_is_lost_or_doubled_and_none_is_made_after_it() {
         wait(300);
         follower.switch();
         follower.wait_for("switched: PostgreSQL has all");
-        let refusal = writer.join().unwrap();
         let (code, said) = follower.end();
+        wait(1_000);
+        is_over.store(true, Ordering::Relaxed);
+        let refusal = writer.join().unwrap();
         // A collation is not carried.
         assert_eq!(code, Some(3), "{said}");
         refusal
