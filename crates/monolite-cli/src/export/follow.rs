@@ -93,13 +93,17 @@ fn remove(tx: &Tx<'_>, pattern: &str) -> Result<usize> {
 }
 
 /// An application's database, with what notes its changes.
-struct Following<'d> {
+struct Following {
     db: Database<Error>,
     /// Each object of its schema, with its definition.
     objects: BTreeMap<String, String>,
     /// Of each table, the place of noted keys in PostgreSQL.
     keys: Vec<Target>,
-    told: &'d Receiver<()>,
+    /// The word on standard input.
+    told: Receiver<()>,
+    is_told: bool,
+    /// How many were carried.
+    changes: u64,
 }
 
 /// Exports and follows until the switch.
@@ -109,14 +113,14 @@ pub(super) fn run(
     postgres: Postgres,
     progress: &mut Progress<'_>,
 ) -> Result<Exported> {
-    let told = listen();
-    let mut is_told = is_told(&told, (1, 0), progress)?;
-    let db = db.with_error::<Error>();
+    let (db, objects, told) = (db.with_error::<Error>(), BTreeMap::new(), listen());
+    let (keys, is_told, changes) = (Vec::new(), false, 0);
+    let mut following = Following { db: db.clone(), objects, keys, told, is_told, changes };
+    following.listen_for(1, progress)?;
     // Before the write: that may read all keys.
     db.read(refuse_faults).wait()?;
-    let objects = db.write(begin).wait()?;
-    let mut following = Following { db: db.clone(), objects, keys: Vec::new(), told: &told };
-    let followed = following.until_switch(arguments, postgres, &mut is_told, progress);
+    following.objects = db.write(begin).wait()?;
+    let followed = following.until_switch(arguments, postgres, progress);
     let (postgres, mut made) =
         followed.map_err(|error| match db.write(|tx| remove(tx, "*")).wait() {
             Ok(_) => error,
@@ -137,25 +141,6 @@ fn listen() -> Receiver<()> {
         lines.filter(|line| line.trim() == "switch").try_for_each(|_| tell.send(()))
     });
     told
-}
-
-/// Whether the word comes within so many ticks; so many changes were carried.
-fn is_told(
-    told: &Receiver<()>,
-    (ticks, changes): (u32, u64),
-    progress: &mut Progress<'_>,
-) -> Result<bool> {
-    for _ in 0..ticks {
-        progress.at("changes", changes)?;
-        match told.recv_timeout(TICK) {
-            Ok(()) => return Ok(true),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                bail!("standard input has ended, from where --follow reads the word switch")
-            }
-        }
-    }
-    Ok(false)
 }
 
 /// Fails when changes of a table cannot be followed.
@@ -187,12 +172,11 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
         if uniques(table).any(|index| index.parts.iter().any(of_expression)) {
             // What is right in an index may be wrong in a trigger: each write would fail.
             let (name, key) = (quoted(&table.name), quoted(&table.columns[table.primary[0]].name));
-            let insert = format!("INSERT INTO {name}({key}) SELECT {key} FROM {name} WHERE 0");
-            let update = format!("UPDATE {name} SET {key} = {key} WHERE 0");
-            for sql in [insert, update] {
-                let tried = tx.execute(&sql, ());
-                tried.with_context(|| format!("a unique index of {} in a trigger", table.name))?;
-            }
+            let tried = tx.execute_batch(&format!(
+                "INSERT INTO {name}({key}) SELECT {key} FROM {name} WHERE 0; \
+                 UPDATE {name} SET {key} = {key} WHERE 0"
+            ));
+            tried.with_context(|| format!("a unique index of {} in a trigger", table.name))?;
         }
     }
     objects(tx)
@@ -271,13 +255,27 @@ fn check(tx: &ReadTx<'_>, before: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-impl Following<'_> {
+impl Following {
+    /// Rests for so many ticks, or until the word comes.
+    fn listen_for(&mut self, ticks: u32, progress: &mut Progress<'_>) -> Result<()> {
+        for _ in 0..ticks {
+            progress.at("changes", self.changes)?;
+            match self.told.recv_timeout(TICK) {
+                Ok(()) => self.is_told = true,
+                Err(RecvTimeoutError::Disconnected) if !self.is_told => {
+                    bail!("standard input has ended, from where --follow reads the word switch")
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// All up to the COMMIT.
     fn until_switch(
         &mut self,
         arguments: &arguments::ExportPostgres,
         postgres: Postgres,
-        is_told: &mut bool,
         progress: &mut Progress<'_>,
     ) -> Result<(Postgres, Exported)> {
         let export = |tx: &ReadTx<'_>| super::export(tx, arguments, Ok(postgres), progress);
@@ -290,33 +288,37 @@ impl Following<'_> {
         }
         progress.doing = "following";
         let targets = &made.plan.targets;
-        while self.round(&postgres, targets, None, progress)?.0 > FEW {}
+        let mut few = false;
+        while !few {
+            let before = self.changes;
+            self.round(&postgres, targets, None, progress)?;
+            few = self.changes - before <= FEW;
+        }
         for target in targets {
-            let (_, sum) = self.round(&postgres, targets, Some(target), progress)?;
+            let sum = self.round(&postgres, targets, Some(target), progress)?;
             verify(&postgres, std::slice::from_ref(target), sum.as_slice(), progress)?;
         }
         progress.bar.note(
             "all rows were compared and are equal; changes follow each second. To switch, stop the \
              application and enter the word switch; Ctrl-C gives up and leaves nothing",
         );
-        let mut changes = 0;
-        while !*is_told {
-            *is_told = self::is_told(self.told, (5, changes), progress)?;
-            changes += self.round(&postgres, &made.plan.targets, None, progress)?.0;
+        while !self.is_told {
+            self.listen_for(5, progress)?;
+            self.round(&postgres, targets, None, progress)?;
         }
         self.switch(&postgres, &mut made, progress)?;
         Ok((postgres, made))
     }
 
-    /// Has PostgreSQL be as one moment of the source; gives the count of changes since the last
-    /// time, and the checksum of the table to `compare` then.
+    /// Has PostgreSQL be as one moment of the source; gives the checksum of the table to `compare`
+    /// then.
     fn round(
-        &self,
+        &mut self,
         postgres: &Postgres,
         targets: &[Target],
         compare: Option<&Target>,
         progress: &mut Progress<'_>,
-    ) -> Result<(u64, Option<Sum>)> {
+    ) -> Result<Option<Sum>> {
         let mut refused = Vec::new();
         let apply = |tx: &ReadTx<'_>| {
             check(tx, &self.objects)?;
@@ -341,8 +343,8 @@ impl Following<'_> {
             Ok::<_, Error>((ends, sum.transpose()?))
         };
         let (ends, sum): ((Option<i64>, Option<i64>), _) = self.db.read(apply).wait()?;
-        let (Some(mut from), Some(last)) = ends else { return Ok((0, sum)) };
-        let count = (last - from + 1).unsigned_abs();
+        let (Some(mut from), Some(last)) = ends else { return Ok(sum) };
+        self.changes += (last - from + 1).unsigned_abs();
         // Each number once: where no note is left, the next one gets the number 1.
         while from <= last {
             let to = last.min(from + BATCH - 1);
@@ -350,7 +352,7 @@ impl Following<'_> {
             self.write(progress, move |tx| Ok(tx.execute(&delete, ())?))?;
             from = to + 1;
         }
-        Ok((count, sum))
+        Ok(sum)
     }
 
     /// Writes to the source, when the application leaves room for that.
