@@ -147,10 +147,27 @@ fn listen() -> Receiver<()> {
 fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     let mut faults = Vec::new();
     for table in &schema::read(tx)?.tables {
-        faults.extend(fault(tx, table)?.map(|why| format!("{} {why}", table.name)));
+        let mut parts = table.primary_index.iter().flat_map(|index| &index.parts);
+        let is_null: Vec<_> = key(table).iter().map(|name| format!("{name} IS NULL")).collect();
+        let find = format!("FROM {} WHERE {}", quoted(&table.name), is_null.join(" OR "));
+        let why = if table.primary.is_empty() {
+            "has no primary key (give it an INTEGER PRIMARY KEY)"
+        } else if parts.any(|part| part.collation != "BINARY") {
+            "has a primary key with a collation"
+        } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
+            "has rows with NULL in its primary key"
+        } else {
+            continue;
+        };
+        faults.push(format!("{} {why}", table.name));
     }
     ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
     Ok(())
+}
+
+/// The columns of a table's primary key.
+fn key(table: &Table) -> Vec<String> {
+    table.primary.iter().map(|at| quoted(&table.columns[*at].name)).collect()
 }
 
 /// Makes the triggers and the table for notes.
@@ -171,31 +188,15 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
         let of_expression = |part: &Part| part.of.is_err();
         if uniques(table).any(|index| index.parts.iter().any(of_expression)) {
             // What is right in an index may be wrong in a trigger: each write would fail.
-            let (name, key) = (quoted(&table.name), quoted(&table.columns[table.primary[0]].name));
+            let (name, key) = (quoted(&table.name), key(table).join(", "));
             let tried = tx.execute_batch(&format!(
                 "INSERT INTO {name}({key}) SELECT {key} FROM {name} WHERE 0; \
-                 UPDATE {name} SET {key} = {key} WHERE 0"
+                 UPDATE {name} SET ({key}) = ({key}) WHERE 0"
             ));
             tried.with_context(|| format!("a unique index of {} in a trigger", table.name))?;
         }
     }
     objects(tx)
-}
-
-/// Why changes of a table cannot be followed.
-fn fault(tx: &ReadTx<'_>, table: &Table) -> Result<Option<String>> {
-    if table.primary.is_empty() {
-        return Ok(Some("has no primary key (give it an INTEGER PRIMARY KEY)".into()));
-    }
-    let mut parts = table.primary_index.iter().flat_map(|index| &index.parts);
-    if let Some(part) = parts.find(|part| part.collation != "BINARY") {
-        return Ok(Some(format!("has a primary key with the collation {}", part.collation)));
-    }
-    let names = table.primary.iter().map(|at| quoted(&table.columns[*at].name));
-    let nulls: Vec<String> = names.map(|name| format!("{name} IS NULL")).collect();
-    let find = format!("SELECT 1 FROM {} WHERE {}", quoted(&table.name), nulls.join(" OR "));
-    let found = tx.query_optional(&format!("{find} LIMIT 1"), (), |_| Ok(()))?;
-    Ok(found.map(|()| "has rows with NULL in its primary key".into()))
 }
 
 /// The unique indexes but that of the primary key, whose rows are noted by it.
@@ -207,12 +208,9 @@ fn uniques(table: &Table) -> impl Iterator<Item = &Index> {
 fn triggers(at: usize, table: &Table) -> Vec<String> {
     let places: Vec<String> = (0..table.primary.len()).map(|at| format!("k{at}")).collect();
     let into = format!("INSERT INTO {NOTES}(t, {})", places.join(", "));
-    let key = |of: &str| {
-        let names = table.primary.iter().map(|at| quoted(&table.columns[*at].name));
-        names.map(|name| format!("{of}{name}")).collect::<Vec<_>>().join(", ")
-    };
-    let news: Vec<String> = table.columns.iter().map(|it| quoted(&it.name)).collect();
-    let news: Vec<String> = news.iter().map(|name| format!("NEW.{name} AS {name}")).collect();
+    let key = key(table);
+    let names = table.columns.iter().map(|it| quoted(&it.name));
+    let news: Vec<String> = names.map(|name| format!("NEW.{name} AS {name}")).collect();
     let equal = |part: &Part| {
         let collation = quoted(&part.collation);
         match &part.of {
@@ -230,10 +228,13 @@ fn triggers(at: usize, table: &Table) -> Vec<String> {
         let mut all: Vec<String> = index.parts.iter().map(equal).collect();
         all.extend(index.condition.as_ref().map(|text| format!("({text})")));
         let (name, all) = (quoted(&table.name), all.join(" AND "));
-        format!("{into} SELECT {at}, {} FROM {name} WHERE {all}; ", key(""))
+        format!("{into} SELECT {at}, {} FROM {name} WHERE {all}; ", key.join(", "))
     };
     let replaced: String = uniques(table).map(replaced).collect();
-    let note = |row: &str| format!("{into} VALUES ({at}, {});", key(&format!("{row}.")));
+    let note = |row: &str| {
+        let values: String = key.iter().map(|name| format!(", {row}.{name}")).collect();
+        format!("{into} VALUES ({at}{values});")
+    };
     noting_triggers(&format!("{PREFIX}{at} "), &table.name, note, &replaced)
 }
 
