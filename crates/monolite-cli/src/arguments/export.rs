@@ -32,7 +32,8 @@ A column of a table that is not STRICT gets the type of the values in its rows. 
 all that is changed or not carried.
 
 Exit code 0 means that everything is there; 3 that all rows are, and some of the schema is not; 1 \
-that nothing was exported. Ctrl-C stops, and leaves nothing.";
+that nothing was exported, or that a comparison after the switch failed. Ctrl-C stops, and leaves \
+nothing.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Export {
