@@ -3,6 +3,7 @@
 
 pub(crate) mod clauses;
 mod files;
+mod follow;
 mod kind;
 mod map;
 mod postgres;
@@ -31,6 +32,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use target::Target;
+use translate::quoted;
 
 /// The engine's longest for a read: here no other call waits for it.
 const READ_TIME: Duration = Duration::from_secs(86_400);
@@ -80,11 +82,14 @@ struct Seconds {
     copying: f64,
     constraints: f64,
     verifying: f64,
+    /// From the last write of the source to the moment when PostgreSQL has all (`--follow`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause: Option<f64>,
 }
 
-/// Where rows come from.
+/// Where rows come from: all of a table, or what is to be behind FROM.
 #[derive(Clone, Copy)]
-struct Source<'t, 'c>(&'t ReadTx<'c>);
+struct Source<'t, 'c>(&'t ReadTx<'c>, Option<&'t str>);
 
 impl Source<'_, '_> {
     /// Gives each row to `take`, as a tuple; those that cannot be one are noted in `refused`.
@@ -94,7 +99,9 @@ impl Source<'_, '_> {
         refused: &mut Vec<Refused>,
         mut take: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut statement = self.0.prepare(&target.select)?;
+        let whole = quoted(&target.name);
+        let from = self.1.unwrap_or(&whole);
+        let mut statement = self.0.prepare(&format!("SELECT {} FROM {from}", target.list))?;
         let mut rows = statement.query(())?;
         let mut tuple = Vec::new();
         while let Some(row) = rows.next()? {
@@ -143,15 +150,28 @@ impl Progress<'_> {
 /// Exports the database.
 pub(crate) fn run(command: &arguments::Export) -> Result<()> {
     let arguments::Export::Postgres(arguments) = command;
+    if arguments.abort {
+        return follow::abort(&arguments.source);
+    }
+    let to = arguments.to.as_deref().expect("the parser asks for it");
     let stop = interrupt::flag()?;
     let options = Options::new().read_time_limit(READ_TIME);
-    let db = backup::open_with(options, &arguments.source, "is this the right path?")?;
+    let db = match arguments.follow {
+        true => follow::open(options, &arguments.source)?,
+        false => backup::open_with(options, &arguments.source, "is this the right path?")?,
+    };
     let bar = Bar::patient();
-    let progress = Progress { bar: &bar, stop: &stop, doing: "reading", shown: Instant::now() };
-    let made = db.with_error::<anyhow::Error>().read(|tx| export(tx, arguments, progress)).wait();
+    let mut progress = Progress { bar: &bar, stop: &stop, doing: "reading", shown: Instant::now() };
+    let made = target(to, arguments).and_then(|target| match target {
+        Ok(postgres) if arguments.follow => follow::run(&db, arguments, postgres, &mut progress),
+        target => {
+            let export = |tx: &ReadTx<'_>| export(tx, arguments, target, &mut progress);
+            Ok(db.with_error::<anyhow::Error>().read(export).wait()?.0)
+        }
+    });
     bar.finish();
     let closed = db.close();
-    let (plan, sums, seconds) = made?;
+    let Exported { plan, sums, seconds } = made?;
     closed?;
     let tables = plan.targets.iter().zip(&sums).map(|(target, sum)| Counted {
         table: &target.name,
@@ -159,7 +179,7 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
         checksum: format!("{:032x}", sum.hashes),
     });
     let record = Record { tables: tables.collect(), items: &plan.report.0, seconds };
-    show(&record, &arguments.to, arguments.json).context("it was made, and telling so failed")?;
+    show(&record, to, arguments.json).context("it was made, and telling so failed")?;
     match plan.report.count(Verdict::Lost) {
         0 => Ok(()),
         count => {
@@ -177,20 +197,31 @@ fn is_connection(to: &str) -> bool {
     has_password || to.contains("://") || to.contains('=')
 }
 
-type Exported = (Plan, Vec<Sum>, Seconds);
+/// What was made.
+struct Exported {
+    plan: Plan,
+    sums: Vec<Sum>,
+    seconds: Seconds,
+}
 
+/// Opens the target: before anything long, so that a wrong address is told at once.
+fn target(to: &str, arguments: &arguments::ExportPostgres) -> Result<Result<Postgres, Files>> {
+    match (is_connection(to), arguments.verify || arguments.follow) {
+        (true, _) => Ok(Ok(Postgres::open(to, !arguments.verify)?)),
+        (false, false) => Ok(Err(Files::begin(Path::new(to))?)),
+        (false, true) => bail!("--verify and --follow need a running PostgreSQL; name its URL"),
+    }
+}
+
+/// Exports what `tx` sees. To follow, it is neither compared nor committed, and the connection is
+/// given back.
 fn export(
     tx: &ReadTx<'_>,
     arguments: &arguments::ExportPostgres,
-    mut progress: Progress<'_>,
-) -> Result<Exported> {
+    mut target: Result<Postgres, Files>,
+    progress: &mut Progress<'_>,
+) -> Result<(Exported, Option<Postgres>)> {
     let (start, mut seconds) = (Instant::now(), Seconds::default());
-    // Before anything long: a wrong address is told at once.
-    let mut target = match (is_connection(&arguments.to), arguments.verify) {
-        (true, is_verified) => Ok(Postgres::open(&arguments.to, !is_verified)?),
-        (false, false) => Err(Files::begin(Path::new(&arguments.to))?),
-        (false, true) => bail!("--verify compares with a running PostgreSQL; name its URL"),
-    };
     let schema = schema::read(tx)?;
     let mut holdings = map::Holdings::new();
     for (at, table) in schema.tables.iter().enumerate().filter(|(_, it)| map::is_asked(it)) {
@@ -200,13 +231,13 @@ fn export(
     let mut plan = map::plan(tx, &schema, &holdings, arguments.mixed.is_some())?;
     seconds.looking = start.elapsed().as_secs_f64();
     let (start, mut sums, mut refused) = (Instant::now(), Vec::new(), Vec::new());
-    let Plan { targets, report, .. } = &mut plan;
+    let (Plan { targets, report, .. }, source) = (&mut plan, Source(tx, None));
     progress.doing = "copying";
     for to in targets.iter_mut() {
         let sum = match &mut target {
-            Ok(_) if arguments.verify => read(Source(tx), to, &mut refused, &mut progress)?,
-            Ok(postgres) => postgres.carry(Source(tx), to, report, &mut refused, &mut progress)?,
-            Err(files) => files.table(Source(tx), to, &mut refused, &mut progress)?,
+            Ok(_) if arguments.verify => read(source, to, &mut refused, progress)?,
+            Ok(postgres) => postgres.carry(source, to, report, &mut refused, progress)?,
+            Err(files) => files.table(source, to, &mut refused, progress)?,
         };
         sums.push(sum);
         for column in &to.columns {
@@ -217,6 +248,13 @@ fn export(
     seconds.copying = start.elapsed().as_secs_f64();
     let start = Instant::now();
     match target {
+        Ok(postgres) if arguments.follow => {
+            let late = plan.hold_back();
+            postgres.finish(&mut plan)?;
+            plan.steps = late;
+            seconds.constraints = start.elapsed().as_secs_f64();
+            return Ok((Exported { plan, sums, seconds }, Some(postgres)));
+        }
         Ok(postgres) => {
             if arguments.verify {
                 plan.report.0.clear();
@@ -225,7 +263,7 @@ fn export(
             }
             seconds.constraints = start.elapsed().as_secs_f64();
             progress.doing = "verifying";
-            verify(&postgres, &plan.targets, &sums, &mut progress)?;
+            verify(&postgres, &plan.targets, &sums, progress)?;
             seconds.verifying = start.elapsed().as_secs_f64() - seconds.constraints;
             postgres.commit()?;
         }
@@ -234,7 +272,7 @@ fn export(
             seconds.constraints = start.elapsed().as_secs_f64();
         }
     }
-    Ok((plan, sums, seconds))
+    Ok((Exported { plan, sums, seconds }, None))
 }
 
 /// Reads a table for its checksum alone.
@@ -286,7 +324,7 @@ fn show(record: &Record<'_>, to: &str, as_json: bool) -> Result<()> {
     }
     let count = |verdict| record.items.iter().filter(|it| it.verdict == verdict).count();
     let rows: u64 = record.tables.iter().map(|table| table.rows).sum();
-    let Seconds { looking, copying, constraints, verifying } = record.seconds;
+    let Seconds { looking, copying, constraints, verifying, .. } = record.seconds;
     writeln!(
         out,
         "{}: {}, {}; {} carried, {} changed, {} not; looked {}, copied {}, finished {}, \

@@ -72,6 +72,7 @@ pub(super) fn plan(
             plan.foreign_key(schema, table, key);
         }
     }
+    plan.steps.extend(sequences(tx, schema)?);
     plan.views(schema, &kinds);
     for (name, table) in &schema.triggers {
         let note = "write it in PL/pgSQL, or do its work in the application";
@@ -85,6 +86,23 @@ pub(super) fn plan(
         plan.report.lost("virtual table", name, &format!("{module}: {note}"));
     }
     Ok(plan)
+}
+
+/// Has identities go on behind the highest numbers that tables have now.
+pub(super) fn sequences(tx: &ReadTx<'_>, schema: &Schema) -> Result<Vec<Step>> {
+    let mut plan = Plan::default();
+    for table in &schema.tables {
+        let (Some(rowid), name) = (table.rowid, quoted(&table.name)) else { continue };
+        let id = &table.columns[rowid].name;
+        let sql = format!("SELECT max({}) FROM {name}", quoted(id));
+        let last: Option<i64> = tx.query_row(&sql, (), |row| row.get(0))?;
+        if let Some(last) = last.max(table.sequence).filter(|last| *last >= 1) {
+            let (name, column) = (literal(&name), literal(&column_name(id)));
+            let sql = format!("SELECT setval(pg_get_serial_sequence({name}, {column}), {last})");
+            plan.step("sequence", &table.name, sql, "");
+        }
+    }
+    Ok(plan.steps)
 }
 
 /// The types of all columns, with what is to be said of them.
@@ -295,6 +313,18 @@ fn list<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
 }
 
 impl Plan {
+    /// Takes out the steps that are made when no row changes any more: foreign keys, which hold for
+    /// new rows at once and are validated later, and what depends on the last rows.
+    pub(super) fn hold_back(&mut self) -> Vec<Step> {
+        let is_early = |step: &Step| !["foreign key", "sequence"].contains(&step.kind);
+        let (early, late) = std::mem::take(&mut self.steps).into_iter().partition(is_early);
+        self.steps = early;
+        let keys = Vec::into_iter(late).filter_map(|Step { or_else, kind, name, note, .. }| {
+            or_else.map(|(sql, _)| Step { kind, name, sql, or_else: None, note })
+        });
+        keys.collect()
+    }
+
     fn step(&mut self, kind: &'static str, name: &str, sql: String, note: &str) {
         let (name, note) = (name.to_owned(), note.to_owned());
         self.steps.push(Step { kind, name, sql, or_else: None, note });
@@ -307,7 +337,6 @@ impl Plan {
             columns.push(self.column(table, at, kinds));
             let name = quoted(&column.name);
             selected.push(match kind {
-                Kind::Double => format!("CAST({name} AS REAL)"),
                 Kind::Text if note.contains("--mixed") => format!(
                     "CASE typeof({name}) WHEN 'blob' THEN '\\x' || hex({name}) \
                      ELSE CAST({name} AS TEXT) END"
@@ -317,7 +346,6 @@ impl Plan {
         }
         let (key, behind): (Vec<_>, Vec<_>) = schema::row_key(table).into_iter().unzip();
         selected.extend(behind);
-        let select = format!("SELECT {} FROM {}", selected.join(", "), quoted(&table.name));
         let mut notes = Vec::new();
         if table.has_rowid && table.rowid.is_none() {
             notes.push("its hidden rowid is not carried");
@@ -330,7 +358,9 @@ impl Plan {
             let note = "say ON CONFLICT in the statements";
             self.report.lost("conflict clause", &format!("{} {way}", table.name), note);
         }
-        self.targets.push(Target { name: table.name.clone(), columns, select, key });
+        let (name, list, primary) =
+            (table.name.clone(), selected.join(", "), table.primary.clone());
+        self.targets.push(Target { name, columns, list, key, primary });
     }
 
     fn column(&mut self, table: &Table, at: usize, kinds: &Kinds) -> TargetColumn {
@@ -407,17 +437,7 @@ impl Plan {
         }
         let (of, name) = (format!("{} PRIMARY KEY", table.name), quoted(&table.name));
         let listed = list(columns.iter().copied());
-        if let Some(rowid) = table.rowid {
-            let id = &table.columns[rowid].name;
-            let sql = format!("SELECT max({}) FROM {name}", quoted(id));
-            let last: Option<i64> = tx.query_row(&sql, (), |row| row.get(0))?;
-            if let Some(last) = last.max(table.sequence).filter(|last| *last >= 1) {
-                let (name, column) = (literal(&name), literal(&column_name(id)));
-                let sql =
-                    format!("SELECT setval(pg_get_serial_sequence({name}, {column}), {last})");
-                self.step("sequence", &table.name, sql, "");
-            }
-        } else if let Some(index) = &table.primary_index
+        if let Some(index) = &table.primary_index
             && index.parts.iter().any(|part| part.collation != "BINARY")
         {
             self.index(table, index, kinds);

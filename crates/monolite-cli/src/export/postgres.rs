@@ -61,11 +61,7 @@ impl Postgres {
         };
         let client = client.map_err(|error| said("cannot connect to PostgreSQL", &error))?;
         let postgres = Postgres { runtime, client };
-        postgres.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        postgres.run(
-            "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; \
-             SET LOCAL standard_conforming_strings = on",
-        )?;
+        postgres.begin()?;
         let encoding = postgres.ask("SHOW server_encoding")?;
         ensure!(
             encoding.as_deref() == Some("UTF8"),
@@ -83,6 +79,20 @@ impl Postgres {
             );
         }
         Ok(postgres)
+    }
+
+    fn begin(&self) -> Result<()> {
+        self.run(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL statement_timeout = 0; \
+             SET LOCAL idle_in_transaction_session_timeout = 0; \
+             SET LOCAL standard_conforming_strings = on",
+        )
+    }
+
+    /// Begins to read this moment, whatever others write from now on.
+    pub(super) fn keep_moment(&self) -> Result<()> {
+        self.begin()?;
+        self.run("SELECT 1 FROM pg_class LIMIT 1")
     }
 
     fn run(&self, sql: &str) -> Result<()> {
@@ -172,7 +182,7 @@ impl Postgres {
 
     /// Copies a table's rows, and returns what was read. Rows that PostgreSQL cannot take are left
     /// out, and listed: the export fails then, when all are known.
-    fn copy(
+    pub(super) fn copy(
         &self,
         source: Source<'_, '_>,
         target: &Target,
@@ -209,6 +219,30 @@ impl Postgres {
         self.runtime.block_on(sink.send(Cursor::new(chunk))).map_err(failed)?;
         self.runtime.block_on(sink.finish()).map_err(failed)?;
         Ok(sum)
+    }
+
+    /// Makes a place for `keys` of rows of a table.
+    pub(super) fn place_for(&self, keys: &Target, target: &Target) -> Result<()> {
+        let (name, columns, table) = (quoted(&keys.name), keys.names(|_| true), &target.name);
+        let select = format!("SELECT {columns} FROM {}", quoted(table));
+        self.run(&format!("CREATE TEMPORARY TABLE {name} AS {select} WITH NO DATA"))
+    }
+
+    /// Deletes the rows of `target` with the keys that `noted` gives.
+    pub(super) fn take_out(
+        &self,
+        noted: Source<'_, '_>,
+        keys: &Target,
+        target: &Target,
+        progress: &mut Progress<'_>,
+    ) -> Result<()> {
+        let (name, table) = (quoted(&keys.name), quoted(&target.name));
+        self.run(&format!("TRUNCATE {name}"))?;
+        // A key that PostgreSQL cannot take is in no row there.
+        self.copy(noted, keys, &mut Vec::new(), progress)?;
+        let equal = keys.columns.iter().map(|it| quoted(&it.name));
+        let equal: Vec<String> = equal.map(|it| format!("{table}.{it} = {name}.{it}")).collect();
+        self.run(&format!("DELETE FROM {table} USING {name} WHERE {}", equal.join(" AND ")))
     }
 
     /// The checksum of a table as PostgreSQL has it.
@@ -301,8 +335,22 @@ impl Postgres {
         ))
     }
 
+    /// Has foreign keys hold for all rows, where they do.
+    pub(super) fn validate(&self, report: &mut Report) -> Result<()> {
+        let sql = "SELECT string_agg(format('ALTER TABLE %s VALIDATE CONSTRAINT %I', \
+                   conrelid::regclass, conname), E'\\n') FROM pg_constraint WHERE NOT convalidated \
+                   AND contype = 'f' AND connamespace = current_schema()::regnamespace";
+        for sql in self.ask(sql)?.unwrap_or_default().lines() {
+            if let Err(error) = self.attempt(sql) {
+                let note = format!("it is NOT VALID, and holds for new rows: {}", message(&error));
+                report.noted("foreign key", sql, &note);
+            }
+        }
+        Ok(())
+    }
+
     /// Lets all of it be there.
-    pub(super) fn commit(self) -> Result<()> {
+    pub(super) fn commit(&self) -> Result<()> {
         self.run("COMMIT").context("whether the export is there is not known: look")
     }
 }

@@ -104,6 +104,10 @@ pub(super) fn tuple(
         match (column.kind, value) {
             (_, ValueRef::Null) => out.extend((-1_i32).to_be_bytes()),
             (Kind::Bigint, ValueRef::Integer(value)) => field(out, &value.to_be_bytes())?,
+            #[expect(clippy::cast_precision_loss, reason = "it is exact up to here")]
+            (Kind::Double, ValueRef::Integer(value)) if value.unsigned_abs() <= EXACT => {
+                field(out, &(value as f64).to_be_bytes())?;
+            }
             (Kind::Double, ValueRef::Real(value)) => field(out, &value.to_be_bytes())?,
             (Kind::Text, ValueRef::Text(value)) | (Kind::Bytea, ValueRef::Blob(value)) => {
                 field(out, value)?;

@@ -84,11 +84,11 @@ impl Table {
     }
 }
 
-/// All but SQLite's own, and the engine's.
+/// All but SQLite's own, the engine's, and those of `--follow`.
 const TABLES: &str = "SELECT l.name, l.type, l.strict, l.wr, s.sql FROM pragma_table_list l \
     JOIN sqlite_schema s ON s.name = l.name AND s.type IN ('table', 'view') \
     WHERE l.schema = 'main' AND l.type <> 'shadow' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
-    AND l.name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
+    AND l.name NOT LIKE 'monolite\\_%' ESCAPE '\\' AND l.name NOT GLOB 'monolite export *' \
     ORDER BY s.rowid";
 
 /// Reads it.
@@ -97,7 +97,8 @@ pub(super) fn read(tx: &ReadTx<'_>) -> Result<Schema> {
         tables: Vec::new(),
         views: Vec::new(),
         triggers: tx.query_map(
-            "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid",
+            "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' \
+             AND name NOT GLOB 'monolite export *' ORDER BY rowid",
             (),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?,

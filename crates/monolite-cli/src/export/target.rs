@@ -7,9 +7,12 @@ use super::translate::quoted;
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) columns: Vec<TargetColumn>,
-    /// Reads its rows; what names a row is behind the columns.
-    pub(super) select: String,
+    /// What to select for its rows; what names a row is behind the columns.
+    pub(super) list: String,
+    /// What names a row to a user.
     pub(super) key: Vec<String>,
+    /// The columns of the primary key.
+    pub(super) primary: Vec<usize>,
 }
 
 pub(super) struct TargetColumn {

@@ -2,6 +2,7 @@
 //! cannot take, and what it leaves behind.
 
 mod features;
+mod follow;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

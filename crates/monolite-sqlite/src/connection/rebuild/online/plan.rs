@@ -9,6 +9,7 @@ use super::super::{Rebuild, SHADOW, text};
 use crate::codes::{failure, refuse};
 use crate::connection::Connection;
 use crate::names::{DIRTY, quoted};
+use crate::noting::noting_triggers;
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
@@ -247,9 +248,8 @@ fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
 /// `ON CONFLICT DO NOTHING`, unlike `OR IGNORE`, holds whatever the statement says that fires them.
 pub(super) fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> Vec<String> {
     let (table, key) = (quoted(&plan.table), quoted(&plan.key));
-    let log = |which: &str| {
-        format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING; ")
-    };
+    let log =
+        |which: &str| format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING;");
     let replaced: String = uniques
         .iter()
         .map(|columns| {
@@ -263,18 +263,5 @@ pub(super) fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> 
             )
         })
         .collect();
-    let (old, new) = (log("OLD"), log("NEW"));
-    let mut all = vec![
-        ("insert", "AFTER INSERT", new.clone()),
-        ("update", "AFTER UPDATE", format!("{old}{new}")),
-        ("delete", "AFTER DELETE", old),
-    ];
-    if !replaced.is_empty() {
-        all.push(("replace_by_insert", "BEFORE INSERT", replaced.clone()));
-        all.push(("replace_by_update", "BEFORE UPDATE", replaced));
-    }
-    let create = |(name, event, body): &(&str, &str, String)| {
-        format!("CREATE TRIGGER {SHADOW}_{name} {event} ON {table} BEGIN {body}END")
-    };
-    all.iter().map(create).collect()
+    noting_triggers(&format!("{SHADOW}_"), &plan.table, log, &replaced)
 }

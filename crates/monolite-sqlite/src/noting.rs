@@ -1,0 +1,32 @@
+//! Owns the triggers that note which rows of a table change, for those who copy them meanwhile.
+
+use crate::names::quoted;
+
+/// The definitions of the triggers of `table` that note each change of its rows; their names begin
+/// with `prefix`.
+///
+/// `note` gives the statement that notes the row named `OLD` or `NEW`. `REPLACE` fires no trigger
+/// for the rows that it deletes: `replaced`, which is run before each row is written, is to note
+/// those that are equal to it in a unique index, and may be empty. Both end with a semicolon.
+pub fn noting_triggers(
+    prefix: &str,
+    table: &str,
+    note: impl Fn(&str) -> String,
+    replaced: &str,
+) -> Vec<String> {
+    let (old, new) = (note("OLD"), note("NEW"));
+    let mut all = vec![
+        ("insert", "AFTER INSERT", new.clone()),
+        ("update", "AFTER UPDATE", format!("{old} {new}")),
+        ("delete", "AFTER DELETE", old),
+    ];
+    if !replaced.is_empty() {
+        all.push(("replace_by_insert", "BEFORE INSERT", replaced.to_owned()));
+        all.push(("replace_by_update", "BEFORE UPDATE", replaced.to_owned()));
+    }
+    let create = |(name, event, body): (&str, &str, String)| {
+        let name = quoted(&format!("{prefix}{name}"));
+        format!("CREATE TRIGGER {name} {event} ON {} BEGIN {body} END", quoted(table))
+    };
+    all.into_iter().map(create).collect()
+}
