@@ -245,19 +245,15 @@ fn admit(shared: &Shared, asked: &mut Asked, weight: usize) -> Result<Answer, Pr
     let memory = if all <= SMALL { &shared.small } else { &shared.memory };
     let taken = memory.take_now(all).ok_or_else(no_memory)?;
     asked.taken.push(taken);
-    Ok(Answer::to(std::mem::take(&mut asked.taken)))
+    Ok(Answer::to(std::mem::take(&mut asked.taken), &shared.memory))
 }
 
-/// The answer `bytes`, which takes memory until it is sent if it is large.
-async fn charge(
-    shared: &Shared,
-    asked: &mut Asked,
-    kind: &'static str,
-    bytes: Vec<u8>,
-) -> Response<Body> {
-    let bytes = match shared.memory.take_if_large(bytes.len()).await {
-        Some(taken) => charged(bytes, vec![taken], asked.request.extensions().get::<End>()),
-        None => bytes.into(),
+/// The answer `bytes`. One that is large keeps what it takes, and its request took, until it is
+/// sent: results without rows are in no figure, and a request weighs more than they do.
+fn charge(asked: &Asked, kind: &'static str, bytes: Vec<u8>, answer: Answer) -> Response<Body> {
+    let bytes = match bytes.len() {
+        0..=SMALL => bytes.into(),
+        _ => charged(bytes, answer, asked.request.extensions().get::<End>()),
     };
     with_type(StatusCode::OK, kind, bytes)
 }
@@ -299,6 +295,7 @@ async fn pipeline(
     let key = key.map(|key| Key::of(key.as_bytes(), &proof, &asked.body, baton)).transpose()?;
     let weight = pipeline.requests.iter().map(StreamRequest::weight).sum();
     let answer = admit(shared, asked, weight)?;
+    let kept = answer.clone();
     let (answer, is_repeated) = match key {
         Some(key) => {
             // It goes on if the client leaves: a repetition waits for its end.
@@ -319,7 +316,7 @@ async fn pipeline(
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
-    let mut answer = charge(shared, asked, kind, bytes).await;
+    let mut answer = charge(asked, kind, bytes, kept);
     if is_repeated {
         answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -456,13 +453,13 @@ async fn alone(
     body(shared, asked).await?;
     let request = decode(&asked.body)?;
     let answer = admit(shared, asked, request.weight())?;
-    let ran = run_alone(shared, session, request, answer).await?;
+    let ran = run_alone(shared, session, request, &answer).await?;
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
         StreamResponse::Batch(result) => result.encode_v1(),
         _ => unreachable!("a statement or a batch was run"),
     };
-    Ok(charge(shared, asked, "application/json", bytes).await)
+    Ok(charge(asked, "application/json", bytes, answer))
 }
 
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
@@ -471,12 +468,12 @@ async fn run_alone(
     shared: &Shared,
     session: Session,
     request: StreamRequest,
-    answer: Answer,
+    answer: &Answer,
 ) -> Result<StreamResponse, Failure> {
     let database = shared.database(session.database.as_deref(), Phase::Stops).await?;
     let mut stream = Stream::new(&database, &session.principal, session.right);
     let stored = &mut Stored::default();
-    let ran = stream.run(request, stored, Encoding::Json, &answer);
+    let ran = stream.run(request, stored, Encoding::Json, answer);
     shared.life.unless_cut(ran).await?.map_err(|error| {
         let status = match &*error.code {
             "SQLITE_BUSY" => StatusCode::SERVICE_UNAVAILABLE,

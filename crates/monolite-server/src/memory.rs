@@ -67,9 +67,22 @@ impl Memory {
         taken.expect("it is never closed")
     }
 
-    /// As [`Memory::take_for_answer`], but nothing for a small one.
-    pub(crate) async fn take_if_large(&self, bytes: usize) -> Option<Taken> {
-        if bytes <= SMALL { None } else { Some(self.take_for_answer(bytes).await) }
+    /// Has `taken` be `bytes` at least, if they are there.
+    pub(crate) fn top_up(
+        &self,
+        taken: &mut Option<Taken>,
+        bytes: usize,
+    ) -> Result<(), ProtocolError> {
+        let has = taken.as_ref().map_or(0, |taken| taken.num_permits() * PIECE);
+        if bytes > has {
+            // Not for each row.
+            let more = self.take_now((bytes - has).max(SMALL)).ok_or_else(no_memory)?;
+            match taken {
+                Some(taken) => taken.merge(more),
+                None => *taken = Some(more),
+            }
+        }
+        Ok(())
     }
 
     /// Takes `bytes` if they are there.
@@ -98,21 +111,24 @@ pub(crate) fn part(taken: &mut Taken, bytes: usize) -> Taken {
 /// Ends a connection.
 pub(crate) type End = Arc<Notify>;
 
-/// `bytes`, with the memory that they take until they are sent. A client that takes them slower
+/// `bytes`, with the memory that they take (`kept`) until they are sent. A client that takes them slower
 /// than [`ENOUGH`] in [`STALL`] is given up, by `end`: in HTTP/2 the bytes can wait for the client
 /// while nothing waits to be written, of which [`Patient`] would know.
-pub(crate) fn charged(bytes: Vec<u8>, taken: Vec<Taken>, end: Option<&End>) -> Bytes {
-    struct Charged {
+pub(crate) fn charged<K>(bytes: Vec<u8>, kept: K, end: Option<&End>) -> Bytes
+where
+    K: Send + Sync + 'static,
+{
+    struct Charged<K> {
         bytes: Vec<u8>,
-        _taken: Vec<Taken>,
+        _kept: K,
         given_up: Option<AbortHandle>,
     }
-    impl AsRef<[u8]> for Charged {
+    impl<K> AsRef<[u8]> for Charged<K> {
         fn as_ref(&self) -> &[u8] {
             &self.bytes
         }
     }
-    impl Drop for Charged {
+    impl<K> Drop for Charged<K> {
         fn drop(&mut self) {
             self.given_up.iter().for_each(AbortHandle::abort);
         }
@@ -125,7 +141,7 @@ pub(crate) fn charged(bytes: Vec<u8>, taken: Vec<Taken>, end: Option<&End>) -> B
         };
         tokio::spawn(waits).abort_handle()
     });
-    Bytes::from_owner(Charged { bytes, _taken: taken, given_up })
+    Bytes::from_owner(Charged { bytes, _kept: kept, given_up })
 }
 
 /// Memory of the message that a socket is in the middle of; a clone is of the same one.
@@ -366,7 +382,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_answer_stays_is_given_up() {
         let (end, began) = (End::default(), Instant::now());
-        let answer = |bytes| charged(vec![0; bytes], Vec::new(), Some(&end));
+        let answer = |bytes| charged(vec![0; bytes], (), Some(&end));
         drop(answer(1));
         let kept = answer(ENOUGH);
         end.notified().await;

@@ -465,7 +465,7 @@ mod tests {
         let (life, began) = (Life::new(), Instant::now());
         let answer = |request: Request<Incoming>| async move {
             // More than the window of the client.
-            let bytes = charged(vec![0; 10 << 20], Vec::new(), request.extensions().get::<End>());
+            let bytes = charged(vec![0; 10 << 20], (), request.extensions().get::<End>());
             Ok(with_type(hyper::StatusCode::OK, "text/plain", bytes))
         };
         let client = async {

@@ -22,8 +22,8 @@ pub(crate) mod keyed;
 
 use std::collections::HashMap;
 use std::mem::take;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{self, Row};
@@ -39,7 +39,7 @@ use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
     StreamResponse, Value,
 };
-use crate::memory::{Memory, Taken};
+use crate::memory::{Memory, SMALL, Taken};
 use crate::names;
 use keyed::{Once, Outcome, Record};
 
@@ -62,24 +62,50 @@ pub(crate) const ANSWER_BYTES: usize = 10 << 20;
 /// What a column takes in an answer beside its texts.
 const COLUMN_BYTES: usize = 32;
 
-/// How many bytes the statements of one request have put into its answer. Each statement has a
-/// clone, and with it what the request takes of the memory: the engine may have a statement for
-/// longer than its client stays.
+/// How many bytes the statements of one request have put into its answer, and the memory of both.
+/// Each statement has a clone: the engine may have a statement for longer than its client stays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     bytes: Arc<AtomicUsize>,
     of_request: Arc<Vec<Taken>>,
+    /// What an answer that is not small takes, as it grows.
+    taken: Arc<Mutex<Option<Taken>>>,
+    /// Of which it takes; `None` for a program that embeds the server.
+    memory: Option<Memory>,
 }
 
 impl Answer {
-    /// The answer to a request that takes `of_request`.
-    pub(crate) fn to(of_request: Vec<Taken>) -> Answer {
-        Answer { bytes: Arc::default(), of_request: Arc::new(of_request) }
+    /// The answer to a request that takes `of_request`; takes of `memory`.
+    pub(crate) fn to(of_request: Vec<Taken>, memory: &Memory) -> Answer {
+        let (of_request, memory) = (Arc::new(of_request), Some(memory.clone()));
+        Answer { of_request, memory, ..Answer::default() }
     }
 
-    /// An answer with a figure of its own, to the same request.
+    /// An answer with figures of its own, to the same request.
     fn apart(&self) -> Answer {
-        Answer { bytes: Arc::default(), of_request: Arc::clone(&self.of_request) }
+        let (of_request, memory) = (Arc::clone(&self.of_request), self.memory.clone());
+        Answer { of_request, memory, ..Answer::default() }
+    }
+
+    /// What the answer takes, to be kept for what is made of it.
+    fn release(&self) -> Option<Taken> {
+        self.taken().take()
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees that an answer of `bytes` is not too much, and takes memory for it. It does not wait:
+    /// what waits would be in memory already.
+    fn reserve(&self, bytes: usize) -> Result<(), ProtocolError> {
+        if bytes > ANSWER_BYTES {
+            return Err(too_large());
+        }
+        match &self.memory {
+            Some(memory) if bytes > SMALL => memory.top_up(&mut self.taken(), bytes),
+            _ => Ok(()),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -94,9 +120,7 @@ impl Answer {
     /// Adds what a statement gives, unless it is too much.
     fn add(&self, result: &StmtResult) -> Result<(), ProtocolError> {
         let bytes = self.bytes() + result.rows.bytes() + column_bytes(&result.cols);
-        if bytes > ANSWER_BYTES {
-            return Err(too_large());
-        }
+        self.reserve(bytes)?;
         self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -735,16 +759,14 @@ fn gather(
     what: &Prepared,
 ) -> impl FnMut(&mut Rows, &Row<'_>) -> rusqlite::Result<()> + Send + 'static {
     let (wants_rows, before, mut of_columns) = (what.wants_rows, what.answer.bytes(), None);
+    let answer = what.answer.clone();
     move |rows, row| {
         let of_columns = *of_columns.get_or_insert_with(|| column_bytes(&columns_of(row)));
         if wants_rows {
             let columns = row.as_ref().column_count();
             rows.push(row, columns).map_err(|invalid| Own::as_sqlite(invalid.into()))?;
         }
-        if before + of_columns + rows.bytes() > ANSWER_BYTES {
-            return Err(Own::as_sqlite(too_large()));
-        }
-        Ok(())
+        answer.reserve(before + of_columns + rows.bytes()).map_err(Own::as_sqlite)
     }
 }
 
@@ -795,4 +817,28 @@ fn told(error: monolite::Error) -> monolite::Result<ProtocolError> {
     let is_of_statement = own_error(&error).is_none()
         && matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid | ErrorKind::NoRows);
     if is_of_statement { Ok(protocol_error(&error)) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_memory_as_it_grows_and_its_request_keeps_its_own() {
+        let memory = Memory::of(1 << 20);
+        let of_request = memory.take_now(512 << 10).expect("it is there");
+        let answer = Answer::to(vec![of_request], &memory);
+        let statement = answer.clone();
+        answer.reserve(SMALL).expect("small ones take nothing");
+        answer.reserve(300 << 10).expect("it is there");
+        let refused = answer.reserve(900 << 10).expect_err("others have it");
+        assert_eq!(refused.code, "OVERLOADED");
+        let refused = answer.reserve(ANSWER_BYTES + 1).expect_err("it is too much");
+        assert_eq!(refused.code, "RESPONSE_TOO_LARGE");
+        // The engine has a statement still.
+        drop((answer.release(), answer));
+        assert!(memory.take_now(513 << 10).is_none());
+        drop(statement);
+        assert!(memory.take_now(1 << 20).is_some());
+    }
 }

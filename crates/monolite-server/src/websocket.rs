@@ -202,7 +202,21 @@ async fn serve(
 type UnderWay = (OwnedSemaphorePermit, Vec<Taken>);
 
 /// A message, with the place of its request, and its own memory.
-type Said = (Message, Option<(OwnedSemaphorePermit, Option<Taken>)>);
+type Said = (Message, Option<(OwnedSemaphorePermit, Kept)>);
+
+/// The memory of a message.
+enum Kept {
+    Nothing,
+    Taken {
+        #[expect(dead_code, reason = "it is held")]
+        taken: Taken,
+    },
+    /// What a large answer takes, and its request took.
+    Answer {
+        #[expect(dead_code, reason = "it is held")]
+        answer: Answer,
+    },
+}
 
 type Speaker = mpsc::UnboundedSender<Said>;
 
@@ -419,7 +433,7 @@ impl Connection {
     fn answer(&self, message: &ServerMessage, place: OwnedSemaphorePermit) {
         // It is small. Where the writer is gone, so is the client.
         let message = frame(message.encode(self.encoding).into(), self.encoding);
-        let _ = self.say.send((message, Some((place, None))));
+        let _ = self.say.send((message, Some((place, Kept::Nothing))));
     }
 
     /// Answers what needs no stream. It takes its place until the answer is sent, as any other.
@@ -434,7 +448,7 @@ impl Connection {
         drop(taken);
         let taken = take(&self.shared, &self.small, bytes.len()).await;
         let message = frame(bytes.into(), self.encoding);
-        let _ = self.say.send((message, Some((place, Some(taken)))));
+        let _ = self.say.send((message, Some((place, Kept::Taken { taken }))));
     }
 
     /// Hands `request` to its stream, or gives its result.
@@ -601,7 +615,9 @@ impl StreamTask {
         let mut opened = Err(no_such("stream", 0));
         let mut _in_transaction = None;
         while let Some((request_id, ask, (place, taken))) = asked.recv().await {
-            let answer = Answer::to(taken);
+            let answer = Answer::to(taken, &self.shared.memory);
+            // Its rows were gathered before, and wait in a budget of their own.
+            let is_fetched = matches!(ask, Ask::FetchCursor(..));
             let result = match ask {
                 Ask::Open => {
                     opened = self.open().await;
@@ -623,10 +639,16 @@ impl StreamTask {
                 },
             };
             let bytes = ended(request_id, result).encode(self.encoding);
-            drop(answer);
-            let taken = take(&self.shared, &self.small, bytes.len()).await;
+            let kept = if bytes.len() > SMALL && !is_fetched {
+                Kept::Answer { answer }
+            } else {
+                // Those who have some must not wait for each other.
+                drop(answer);
+                let taken = take(&self.shared, &self.small, bytes.len()).await;
+                Kept::Taken { taken }
+            };
             let message = frame(bytes.into(), self.encoding);
-            let _ = self.say.send((message, Some((place, Some(taken)))));
+            let _ = self.say.send((message, Some((place, kept))));
         }
     }
 

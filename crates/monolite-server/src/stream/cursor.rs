@@ -115,9 +115,10 @@ impl Stream {
         if streams {
             return self.stream_rows(step, what, entries.clone()).await.map(Some);
         }
+        let answer = what.answer.clone();
         let StmtResult { cols, rows, affected_row_count, last_insert_rowid, .. } =
             self.execute(what).await?;
-        let mut taken = entries.memory.take_if_large(rows.bytes()).await;
+        let mut taken = answer.release();
         if entries.send(CursorEntry::StepBegin { step, cols }, None).await.is_err() {
             return Ok(None);
         }
