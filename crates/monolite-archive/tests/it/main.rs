@@ -29,5 +29,6 @@ mod resuming;
 mod schedules;
 mod stores;
 mod story;
+mod takeover;
 mod upkeep;
 mod world;
