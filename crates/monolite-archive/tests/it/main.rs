@@ -30,5 +30,6 @@ mod schedules;
 mod stores;
 mod story;
 mod takeover;
+mod takeovers;
 mod upkeep;
 mod world;
