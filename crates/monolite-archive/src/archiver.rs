@@ -67,9 +67,10 @@ pub use adopt::{Adopted, Present, adopt};
 use failures::{Activity, Failures};
 use feed::Feed;
 use lease::Term;
+use lease::host;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
-pub(crate) use refused::fenced;
+pub(crate) use refused::{fenced, refusal};
 use upkeep::Noticeboard;
 pub use waiting::{has_unarchived, may_lack};
 
@@ -291,31 +292,6 @@ impl Archive {
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
-        self
-    }
-
-    /// For how long a primary may be silent before a follower takes over by itself
-    /// ([`Follower::claim`](crate::Follower::claim)), 1 s to 1 h; `None` for ever, and no follower
-    /// does after a close either. Default: none. The primary changes the leader record every
-    /// third of it, which each time is a request that costs. A short one has a primary replaced
-    /// that was only slow, which loses nothing that was acknowledged as archived.
-    ///
-    /// # Panics
-    /// When it is shorter or longer.
-    #[must_use]
-    pub fn lease(mut self, lease: Option<Duration>) -> Archive {
-        let is_fit = |it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it);
-        assert!(lease.as_ref().is_none_or(is_fit), "a lease of {lease:?} is not 1 s to 1 h");
-        self.lease = lease;
-        self
-    }
-
-    /// Where clients find the primary while it is this process, as they like it: the leader record
-    /// and the errors of its predecessors say it. At most 1,024 bytes, or no opening succeeds.
-    /// Default: the name of the host, and the number of the process.
-    #[must_use]
-    pub fn address(mut self, address: &str) -> Archive {
-        self.address = address.into();
         self
     }
 
@@ -584,21 +560,6 @@ impl Shared {
         control.is_over || control.closing.is_some()
     }
 
-    /// Waits so long; `false` when nothing more is uploaded.
-    fn rests(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        let mut control = self.control();
-        while !control.is_over {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            let waited = self.resting.wait_timeout(control, left);
-            control = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        false
-    }
-
     /// Waits until then; `false` when nothing should be done any more.
     fn rest_until(&self, until: Instant) -> bool {
         let mut control = self.control();
@@ -828,27 +789,10 @@ impl Drop for Running {
     }
 }
 
-/// Who this is, for operators who look at the record.
-fn host() -> String {
-    let name = rustix::system::uname();
-    let name = name.nodename().to_string_lossy();
-    format!("{name}, process {}", std::process::id())
-}
-
 /// Random bits, unique to this call.
 pub(crate) fn drawn() -> Result<u128> {
     let mut bytes = [0; 16];
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| Error::of_io("draw a random number", error))?;
     Ok(u128::from_ne_bytes(bytes))
-}
-
-pub(crate) fn refusal(error: Error) -> Refusal {
-    let kind = match error.kind() {
-        ErrorKind::Fenced => Kind::Fenced,
-        ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,
-        ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Denied => Kind::Invalid,
-        _ => Kind::Storage,
-    };
-    Refusal { kind, message: format!("the archive: {error}") }
 }

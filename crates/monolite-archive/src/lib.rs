@@ -99,6 +99,8 @@ pub use verify::Proof;
 mod guides {
     #[doc = include_str!("../../../docs/guides/archive-setup.md")]
     struct ArchiveSetup;
+    #[doc = include_str!("../../../docs/guides/failover.md")]
+    struct Failover;
     #[doc = include_str!("../../../docs/guides/read-replicas.md")]
     struct ReadReplicas;
 }

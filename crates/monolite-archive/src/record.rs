@@ -13,7 +13,7 @@
 //! | `state` | `taking`, `serving`, `released` |
 //! | `address` | where clients find it, as it likes |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
-//! | `has_lease` | the holder changes the record more often than that for as long as it lives, so that silence means its end; missing where it does not |
+//! | `has_lease` | the holder changes it more often than that while it lives; missing if not |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |

@@ -473,7 +473,7 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
         _ => Target::Latest,
     };
     if let Some(orphan) = &arguments.orphan {
-        crate::follow::archive(&arguments.archive)?.restore_orphan(orphan, output)?;
+        options::open(&arguments.archive)?.restore_orphan(orphan, output)?;
         let (orphan, output) = (json::name(orphan), json::name(output));
         if arguments.archive.json {
             return json::print(&mut stdout(), &OrphanMade { url, orphan, file: output });

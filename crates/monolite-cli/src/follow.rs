@@ -1,5 +1,6 @@
-//! `monolite follow`: keeps a file up to date with an archive until it is stopped, or takes over from
-//! the primary, and says how far it is. `monolite promote`: takes over because an operator says so.
+//! `monolite follow`: keeps a file up to date with an archive until it is stopped or has taken over
+//! from the primary, and says how far it is. `monolite promote`: takes over because an operator
+//! says so.
 
 use crate::archive::options;
 use crate::arguments;
@@ -8,7 +9,7 @@ use crate::json;
 use crate::out::stdout;
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::{Options, Sharing};
-use monolite_archive::{Archive, Follower, FollowerStats, Succession, Takeover, Txid};
+use monolite_archive::{Follower, FollowerStats, Succession, Takeover, Txid};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -47,12 +48,6 @@ struct Figures<'a> {
     last_error: Option<&'a str>,
 }
 
-/// The archive that is named.
-pub(crate) fn archive(archived: &arguments::Archived) -> Result<Archive> {
-    let given = archived.config.as_ref().map(|path| options::read(path, &archived.url));
-    Ok(Archive::at_with(&archived.url, &given.transpose()?.unwrap_or_default())?)
-}
-
 /// Says how far a follower is.
 struct Reporter<'a> {
     follower: &'a Follower,
@@ -82,7 +77,7 @@ impl Reporter<'_> {
 pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     let arguments::Follow { archive: archived, file, takeover, .. } = arguments;
     let is_stopped = interrupt::flag()?;
-    let mut archive = archive(archived)?;
+    let mut archive = options::open(archived)?;
     if *takeover {
         archive = archive.lease(Some(arguments.lease));
     }
@@ -130,7 +125,7 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
 pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     let arguments::Promote { archive: archived, file } = arguments;
     let is_stopped = interrupt::flag()?;
-    let follower = archive(archived)?.follow(Options::new(), file)?;
+    let follower = options::open(archived)?.follow(Options::new(), file)?;
     let goes_on = || !is_stopped.load(Ordering::Relaxed);
     let Some(claimed) = follower.claim(Takeover::Now, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");
@@ -153,7 +148,8 @@ fn lead(
     }
     writeln!(
         stdout(),
-        "{path}: the primary's from now on (epoch {epoch}); it goes on when its program opens it          with the archive"
+        "{path}: the primary's from now on (epoch {epoch}); it goes on when its program opens it \
+         with the archive"
     )?;
     Ok(epoch)
 }

@@ -17,12 +17,39 @@ use std::time::{Duration, Instant};
 
 use monolite::archive::Primary as Engine;
 
-use super::Shared;
 use super::failures::Activity;
 use super::refused::{fenced, not_ours};
+use super::{Archive, Shared};
 use crate::error::Error;
 use crate::protocol::{Primary, Updated};
 use crate::requests::{Pace, boottime, leader, run as run_machine};
+
+impl Archive {
+    /// For how long a primary may be silent before a follower takes over by itself
+    /// ([`Follower::claim`](crate::Follower::claim)), 1 s to 1 h; `None` for ever, and no follower
+    /// does after a close either. Default: none. The primary changes the leader record every
+    /// third of it, which each time is a request that costs. A short one has a primary replaced
+    /// that was only slow, which loses nothing that was acknowledged as archived.
+    ///
+    /// # Panics
+    /// When it is shorter or longer.
+    #[must_use]
+    pub fn lease(mut self, lease: Option<Duration>) -> Archive {
+        let is_fit = |it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it);
+        assert!(lease.as_ref().is_none_or(is_fit), "a lease of {lease:?} is not 1 s to 1 h");
+        self.lease = lease;
+        self
+    }
+
+    /// Where clients find the primary while it is this process, as they like it: the leader record
+    /// and the errors of its predecessors say it. At most 1,024 bytes, or no opening succeeds.
+    /// Default: the name of the host, and the number of the process.
+    #[must_use]
+    pub fn address(mut self, address: &str) -> Archive {
+        self.address = address.into();
+        self
+    }
+}
 
 /// How often the record is changed, in parts of the lease.
 const RENEWALS: u32 = 3;
@@ -65,6 +92,21 @@ impl Shared {
     pub(super) fn leaves_term(&self) {
         let term = self.term().take();
         term.iter().for_each(|term| drop(term.turn()));
+    }
+
+    /// Waits so long; `false` when nothing more is uploaded.
+    fn rests(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut control = self.control();
+        while !control.is_over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.resting.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
     }
 
     /// That another primary has the record, and where clients find it, if the store says so.
@@ -136,4 +178,11 @@ impl Pace for Renewing<'_> {
     fn failed(&mut self, error: &Error) {
         self.shared.failed(Activity::Renewal, error);
     }
+}
+
+/// Who this is, for operators who look at the record.
+pub(super) fn host() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    format!("{name}, process {}", std::process::id())
 }

@@ -180,8 +180,8 @@ impl Position {
         }
     }
 
-    /// Of the file at `path` that has the state below a fence, which `holder` has set for it; a copy
-    /// of it is due unless it is known what it was then.
+    /// Of the file at `path` that has the state below a fence, which `holder` has set for it. It is
+    /// uploaded as a whole unless it is known what the file was then.
     pub(crate) fn behind_fence(
         lineage: Lineage,
         holder: Holder,

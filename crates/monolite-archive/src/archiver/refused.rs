@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use monolite::ErrorKind as Kind;
+use monolite::archive::Refusal;
+
 use super::position::Position;
 use crate::error::{Error, ErrorKind};
 use crate::record::{Record, State};
@@ -93,4 +96,15 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
             record.epoch
         ),
     )
+}
+
+/// As the engine takes it.
+pub(crate) fn refusal(error: Error) -> Refusal {
+    let kind = match error.kind() {
+        ErrorKind::Fenced => Kind::Fenced,
+        ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,
+        ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Denied => Kind::Invalid,
+        _ => Kind::Storage,
+    };
+    Refusal { kind, message: format!("the archive: {error}") }
 }

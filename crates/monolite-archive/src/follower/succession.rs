@@ -183,7 +183,7 @@ impl Follower {
                 return Err(pace.late());
             }
         }
-        let is_below = following.place.from < fence.get();
+        let is_below = following.next > fence && following.place.from < fence.get();
         assert!(following.is_certain() && is_below, "the file is the state below the fence");
         Ok(())
     }

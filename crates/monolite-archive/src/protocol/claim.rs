@@ -280,8 +280,7 @@ impl Claim {
                 return Err(damaged_newest(&error));
             }
             (_, Reply::Failed(error)) if !error.is_transient() => return Err(error),
-            (Stage::ReadRecord, _) => self.watched = None,
-            _ => {}
+            _ => self.watched = None,
         }
         Ok(None)
     }

@@ -256,6 +256,28 @@ fn promotion_that_ends_at_any_request_leaves_a_file_that_follows() {
     let _ = db.close();
 }
 
+/// The follower looks so seldom that it knows nothing of it.
+#[test]
+fn promotion_applies_all_that_came_last() {
+    let bench = Bench::new();
+    let (db, is_away) = primary(&bench);
+    let (archive, file) = standby(&bench, "second");
+    let seldom = archive.clone().interval(Duration::from_secs(600));
+    let follower = seldom.follow(Options::new().readers(1), &file).unwrap();
+    wait_until("it has listed", || follower.stats().epoch > 0);
+    for _ in 0..5 {
+        insert(&db, 2_000).unwrap();
+    }
+    assert_eq!(rows(follower.database()), 10);
+    is_away.store(true, Ordering::Relaxed);
+    let next = take_over(archive, follower, Takeover::Now, &file);
+    assert_eq!((rows(&next), snapshots(&bench)), (15, 1));
+    insert(&next, 100).unwrap();
+    next.close().unwrap();
+    assert_eq!(count(&bench.restored()), 16);
+    let _ = db.close();
+}
+
 /// Other programs could have written to it.
 #[test]
 fn file_that_was_shared_is_uploaded_as_a_whole() {

@@ -3,6 +3,7 @@
 //! in the final state, once. `MONOLITE_TAKEOVERS` says how often.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,7 +55,7 @@ fn node() {
             Some(Err(error)) if !error.to_string().contains("is the database of the primary") => {
                 let error = error.to_string();
                 if last.as_ref() != Some(&error) {
-                    println!("waits: {error}");
+                    say(&format!("waits: {error}"));
                 }
                 last = Some(error);
                 thread::sleep(Duration::from_millis(50));
@@ -65,16 +66,20 @@ fn node() {
         let options = Options::new().readers(1).archive(archive.clone());
         match options.durability(Durability::Archived).open(&file) {
             Ok(db) => serve(&db, node),
-            Err(error) => println!("is not the primary: {error}"),
+            Err(error) => say(&format!("is not the primary: {error}")),
         }
     }
 }
 
+fn say(line: &str) {
+    writeln!(std::io::stdout(), "{line}").unwrap();
+}
+
 fn lead(archive: &Archive, follower: Follower) {
-    println!("follows: orphan {:?}, {archive:?}", follower.stats().orphan);
+    say(&format!("follows {archive:?}, orphan {:?}", follower.stats().orphan));
     let claimed = follower.claim(Takeover::WhenVacant, &|| true).unwrap().unwrap();
     if let Err(error) = follower.promote(claimed) {
-        println!("is not promoted: {error}");
+        say(&format!("is not promoted: {error}"));
     }
 }
 
@@ -150,6 +155,19 @@ impl Node {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
+    /// It is killed, or stopped: not where it has the lock of the directory's record, which only
+    /// its end would let go.
+    fn fails(&self, directory: &Path, is_killed: bool) {
+        if is_killed {
+            return self.signal("-KILL");
+        }
+        let lock = File::options().write(true).open(directory.join("archive/monolite/lock"));
+        let lock = lock.unwrap();
+        lock.lock().unwrap();
+        self.signal("-STOP");
+        thread::sleep(Duration::from_millis(50));
+    }
+
     /// When it acknowledged something later than `since` for the first time.
     fn first_after(&self, since: Instant) -> Option<Instant> {
         let said = self.said.lock().unwrap();
@@ -201,7 +219,7 @@ fn nothing_acknowledged_is_lost_however_often_the_primary_changes() {
         last[other] = follows(other);
         thread::sleep(Duration::from_millis(fastrand::u64(0..400)));
         let is_killed = takeover % 2 == 0;
-        nodes[primary].signal(if is_killed { "-KILL" } else { "-STOP" });
+        nodes[primary].fails(directory, is_killed);
         let since = Instant::now();
         wait("the other one serves", &|| nodes[other].first_after(since).is_some());
         let before = said[primary].lock().unwrap().last.unwrap_or(since).min(since);
@@ -216,6 +234,11 @@ fn nothing_acknowledged_is_lost_however_often_the_primary_changes() {
     let since = Instant::now();
     wait("it serves", &|| nodes[primary].first_after(since).is_some());
     drop(nodes);
+    nothing_is_lost(directory, &said, gaps);
+}
+
+/// Every id that was acknowledged is in the final state once.
+fn nothing_is_lost(directory: &Path, said: &[Arc<Mutex<Said>>; 2], mut gaps: Vec<Duration>) {
     let restored = directory.join("restored.db");
     let archive = archive(directory, 0);
     archive.restore(Target::Latest, &restored).unwrap();
@@ -227,7 +250,7 @@ fn nothing_acknowledged_is_lost_however_often_the_primary_changes() {
     // The threads that read what the processes said have ended with them, or do now.
     thread::sleep(Duration::from_millis(200));
     let (mut acknowledged, mut lost) = (0, Vec::new());
-    for said in &said {
+    for said in said {
         for id in said.lock().unwrap().acknowledged.keys() {
             acknowledged += 1;
             if is_there.query_row([id], |row| row.get::<_, i64>(0)).unwrap() != 1 {
@@ -236,7 +259,7 @@ fn nothing_acknowledged_is_lost_however_often_the_primary_changes() {
         }
     }
     gaps.sort();
-    println!(
+    say(&format!(
         "{} takeovers at a lease of {:?}: {acknowledged} acknowledged, {} lost; without writes \
          p50 {:.2?}, max {:.2?}",
         gaps.len(),
@@ -244,6 +267,6 @@ fn nothing_acknowledged_is_lost_however_often_the_primary_changes() {
         lost.len(),
         gaps[gaps.len() / 2],
         gaps[gaps.len() - 1]
-    );
+    ));
     assert!(lost.is_empty(), "{lost:?}");
 }
