@@ -256,6 +256,41 @@ fn promotion_that_ends_at_any_request_leaves_a_file_that_follows() {
     let _ = db.close();
 }
 
+/// It reads the leader record, and no slot.
+#[test]
+fn follower_that_cannot_read_what_is_there_leaves_the_epoch_to_others() {
+    let bench = Bench::new();
+    let (db, is_away) = primary(&bench);
+    let is_blind = Arc::new(AtomicBool::new(false));
+    let blind = Arc::clone(&is_blind);
+    let store = FaultyStore::new(bench.store(), move |call: Call<'_>| match call {
+        Call::Get(key) | Call::List(key)
+            if key.contains("ltx") && blind.load(Ordering::Relaxed) =>
+        {
+            Fault::LostRequest
+        }
+        _ => Fault::None,
+    });
+    let archive = Archive::of(Arc::new(store), Layout::directory()).lease(Some(LEASE));
+    let archive = archive.interval(Duration::from_millis(5));
+    let file = bench.directory.path().join("second.db");
+    let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+    wait_until("it has listed", || follower.stats().epoch > 0);
+    is_blind.store(true, Ordering::Relaxed);
+    insert(&db, 100).unwrap();
+    wait_until("it is told", || follower.stats().last_error.is_some());
+    is_away.store(true, Ordering::Relaxed);
+    let until = Instant::now() + LEASE * 3;
+    let claimed = follower.claim(Takeover::WhenVacant, &|| Instant::now() < until).unwrap();
+    assert!(claimed.is_none());
+    assert_eq!(bench.archive().leader().unwrap().unwrap().epoch.0, 1);
+    is_blind.store(false, Ordering::Relaxed);
+    let next = take_over(archive, follower, Takeover::WhenVacant, &file);
+    assert_eq!(rows(&next), 11);
+    next.close().unwrap();
+    let _ = db.close();
+}
+
 /// The follower looks so seldom that it knows nothing of it.
 #[test]
 fn promotion_applies_all_that_came_last() {

@@ -72,7 +72,8 @@ fn node() {
 }
 
 fn say(line: &str) {
-    writeln!(std::io::stdout(), "{line}").unwrap();
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").unwrap();
 }
 
 fn lead(archive: &Archive, follower: Follower) {
