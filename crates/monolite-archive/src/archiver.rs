@@ -21,7 +21,8 @@
 //! - No slot behind a fence is filled before it is certain what it is filled upon.
 //!
 //! # Threads and locks
-//! `monolite-archive` uploads, and `monolite-upkeep` does what need not be done at once.
+//! `monolite-archive` uploads, `monolite-upkeep` does what need not be done at once, and
+//! `monolite-lease` renews the leader record, if it has a lease ([`lease`]).
 //! The feed's lock is held while files are read and written, never during a request. The engine's
 //! sync does not wait for it. A close leaves them behind in a request that does not return
 //! ([`leaving`]).
@@ -32,6 +33,7 @@ mod failures;
 mod feed;
 mod gathering;
 mod group;
+mod lease;
 mod leaving;
 pub(crate) mod position;
 mod refused;
@@ -64,8 +66,11 @@ use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
 use failures::{Activity, Failures};
 use feed::Feed;
+use lease::Term;
+use lease::host;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
+pub(crate) use refused::{fenced, refusal};
 use upkeep::Noticeboard;
 pub use waiting::{has_unarchived, may_lack};
 
@@ -149,11 +154,13 @@ pub struct Archive {
     pub(crate) time_limit: Duration,
     close_time: Duration,
     take_over: bool,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) address: Arc<str>,
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
     whole_slot: u64,
-    clock: Clock,
+    pub(crate) clock: Clock,
     passed: Passed,
 }
 
@@ -202,6 +209,8 @@ impl Archive {
             time_limit: TIME_LIMIT,
             close_time,
             take_over: false,
+            lease: None,
+            address: host().into(),
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
@@ -395,6 +404,7 @@ impl Archive {
             notices: Noticeboard::default(),
             resting: Condvar::new(),
             kept: OnceLock::new(),
+            term: Mutex::default(),
         };
         shared.look_back(&shared.feed());
         Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
@@ -439,6 +449,8 @@ struct Shared {
     resting: Condvar,
     /// What the feed had when the threads were left behind.
     kept: OnceLock<Mutex<Feed>>,
+    /// The term that serves.
+    term: Mutex<Option<Arc<Term>>>,
 }
 
 impl Shared {
@@ -662,8 +674,13 @@ impl Archiving for Running {
         let shared = Arc::clone(&self.shared);
         // Without a buffer: an error without a receiver stops the engine instead.
         let (tell, told) = mpsc::sync_channel(0);
-        let run = move || upload::run(&shared, primary.as_ref(), &tell);
+        let engine = Arc::clone(&primary);
+        let run = move || upload::run(&shared, engine.as_ref(), &tell);
         self.spawn("monolite-archive", run)?;
+        if let Some(lease) = self.shared.archive.lease {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("monolite-lease", move || lease::run(&shared, primary.as_ref(), lease))?;
+        }
         let shared = Arc::clone(&self.shared);
         self.spawn("monolite-upkeep", move || upkeep::run(&shared))?;
         match told.recv_timeout(self.shared.archive.opening) {
@@ -773,19 +790,9 @@ impl Drop for Running {
 }
 
 /// Random bits, unique to this call.
-fn drawn() -> Result<u128> {
+pub(crate) fn drawn() -> Result<u128> {
     let mut bytes = [0; 16];
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| Error::of_io("draw a random number", error))?;
     Ok(u128::from_ne_bytes(bytes))
-}
-
-pub(crate) fn refusal(error: Error) -> Refusal {
-    let kind = match error.kind() {
-        ErrorKind::Fenced => Kind::Fenced,
-        ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,
-        ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Denied => Kind::Invalid,
-        _ => Kind::Storage,
-    };
-    Refusal { kind, message: format!("the archive: {error}") }
 }

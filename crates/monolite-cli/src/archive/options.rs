@@ -9,9 +9,18 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use monolite_archive::Archive;
 use toml::{Table, Value};
 
+use crate::arguments::Archived;
+
 const KINDS: [&str; 3] = ["s3", "gs", "az"];
+
+/// The archive that is named.
+pub(crate) fn open(archived: &Archived) -> Result<Archive> {
+    let given = archived.config.as_ref().map(|path| read(path, &archived.url));
+    Ok(Archive::at_with(&archived.url, &given.transpose()?.unwrap_or_default())?)
+}
 
 /// The options that the file at `path` has for `url`.
 pub(crate) fn read(path: &Path, url: &str) -> Result<Vec<(String, String)>> {
