@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hyper::header::HeaderValue;
 use monolite::archive::names;
 use monolite::{Database, Options};
-use monolite_archive::internals::may_lack;
+use monolite_archive::internals::{follows, may_lack};
 use monolite_archive::{Archive, ErrorKind, Follower, Restored, Target, Timestamp};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
@@ -203,6 +203,9 @@ impl Databases {
             if let Some(follow) = follow {
                 let follower = follow.open(name.as_deref(), options, &path);
                 return follower.map(Open::Replica).map_err(|error| not_opened(&path, &error));
+            }
+            if follows(&path) {
+                return Err(not_opened(&path, &"it is a replica's; serve it with [follow]"));
             }
             if !path.exists() {
                 if name.is_some() {

@@ -335,4 +335,9 @@ fn each_database_below_the_address_has_its_replica() {
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
     let fork = agent().post(format!("{}/v1/namespaces/one/fork/x", replica.admin)).send_empty();
     assert_eq!(fork.unwrap().status(), 409);
+    // What would be written to it would be lost when it follows again.
+    let directory = replica.end();
+    let other = Served::with(|_, config| config.directory = Some(directory.path().to_owned()));
+    let (status, answer) = run(&other, "one", "CREATE TABLE u(x)");
+    assert_eq!((status, &answer["code"]), (500, &json!("DATABASE_NOT_OPENED")));
 }
