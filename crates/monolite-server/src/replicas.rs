@@ -39,8 +39,8 @@ const UNKNOWN: &str = "unknown";
 /// How long a request waits for its token: as long as a read of the library.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether it has come.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often it is looked whether it has come: thousands may wait.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How often the leader record is asked for a token.
 const ASK: Duration = Duration::from_secs(1);
@@ -249,46 +249,40 @@ fn with_status(is_good: bool, body: &serde_json::Value) -> Response<Body> {
 /// The figures of the replicas that are open, as Prometheus reads them; of a primary there are
 /// none.
 pub(crate) fn prometheus(all: Option<&[(String, Replica)]>) -> String {
-    type Figure = fn(&FollowerStats) -> Option<f64>;
-    let figures: [(&str, &str, &str, Figure); 8] = [
-        ("epoch", "gauge", "Number of the primary's term; 0 without one", |it| {
-            Some(it.epoch as f64)
-        }),
-        ("txid", "gauge", "Number of what was applied last (TXID)", |it| Some(it.txid as f64)),
-        ("lag_txids", "gauge", "Known TXIDs that are not applied", |it| {
-            Some(it.newest.saturating_sub(it.txid) as f64)
-        }),
-        ("lag_bytes", "gauge", "Known bytes of the archive that are not applied", |it| {
-            Some(it.lag_bytes as f64)
-        }),
-        ("age_seconds", "gauge", "Since it had everything that the archive had", |it| {
-            it.age_ms.map(|age| age as f64 / 1e3)
-        }),
-        ("applied_files_total", "counter", "Files of the archive that were applied", |it| {
-            Some(it.files as f64)
-        }),
-        ("copies_total", "counter", "Full copies that were put in place", |it| {
-            Some(it.copies as f64)
-        }),
-        ("is_failing", "gauge", "Whether it does not follow now", |it| {
-            Some(f64::from(it.last_error.is_some()))
-        }),
-    ];
-    let is_primary = u8::from(all.is_none());
-    let help = "Whether this server takes writes";
-    let name = "monolite_server_is_primary";
-    let mut text = format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {is_primary}\n");
-    let Some(all) = all.filter(|all| !all.is_empty()) else { return text };
-    for (name, kind, help, figure) in figures {
+    let (name, is) = ("monolite_server_is_primary", u8::from(all.is_none()));
+    let mut text =
+        format!("# HELP {name} Whether it takes writes\n# TYPE {name} gauge\n{name} {is}\n");
+    let all: Vec<_> =
+        all.unwrap_or_default().iter().map(|it| (&it.0, figures(&it.1.stats))).collect();
+    let names = all.first().map_or_else(Vec::new, |(_, figures)| figures.to_vec());
+    for (at, (name, help, _)) in names.into_iter().enumerate() {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let name = format!("monolite_replica_{name}");
         text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (database, replica) in all {
-            if let Some(is) = figure(&replica.stats) {
+        for (database, figures) in &all {
+            if let Some(is) = figures[at].2 {
                 text += &format!("{name}{{database=\"{database}\"}} {is}\n");
             }
         }
     }
     text
+}
+
+/// Their names, what they are, and what they are now.
+fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 8] {
+    let is = |figure: u64| Some(figure as f64);
+    let lag_txids = it.newest.saturating_sub(it.txid);
+    let age = it.age_ms.map(|age| age as f64 / 1e3);
+    [
+        ("epoch", "Number of the primary's term; 0 without one", is(it.epoch)),
+        ("txid", "Number of what was applied last (TXID)", is(it.txid)),
+        ("lag_txids", "Known TXIDs that are not applied", is(lag_txids)),
+        ("lag_bytes", "Known bytes of the archive that are not applied", is(it.lag_bytes)),
+        ("age_seconds", "Since it had everything that the archive had", age),
+        ("applied_files_total", "Files of the archive that were applied", is(it.files)),
+        ("copies_total", "Full copies that were put in place", is(it.copies)),
+        ("is_failing", "Whether it does not follow now", is(it.last_error.is_some().into())),
+    ]
 }
 
 #[cfg(test)]
