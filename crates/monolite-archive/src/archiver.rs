@@ -21,7 +21,8 @@
 //! - No slot behind a fence is filled before it is certain what it is filled upon.
 //!
 //! # Threads and locks
-//! `monolite-archive` uploads, and `monolite-upkeep` does what need not be done at once.
+//! `monolite-archive` uploads, `monolite-upkeep` does what need not be done at once, and
+//! `monolite-lease` renews the leader record, if it has a lease ([`lease`]).
 //! The feed's lock is held while files are read and written, never during a request. The engine's
 //! sync does not wait for it. A close leaves them behind in a request that does not return
 //! ([`leaving`]).
@@ -32,6 +33,7 @@ mod failures;
 mod feed;
 mod gathering;
 mod group;
+mod lease;
 mod leaving;
 pub(crate) mod position;
 mod refused;
@@ -64,8 +66,10 @@ use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
 use failures::{Activity, Failures};
 use feed::Feed;
+use lease::Term;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
+pub(crate) use refused::fenced;
 use upkeep::Noticeboard;
 pub use waiting::{has_unarchived, may_lack};
 
@@ -149,11 +153,13 @@ pub struct Archive {
     pub(crate) time_limit: Duration,
     close_time: Duration,
     take_over: bool,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) address: Arc<str>,
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
     whole_slot: u64,
-    clock: Clock,
+    pub(crate) clock: Clock,
     passed: Passed,
 }
 
@@ -202,6 +208,8 @@ impl Archive {
             time_limit: TIME_LIMIT,
             close_time,
             take_over: false,
+            lease: None,
+            address: host().into(),
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
@@ -283,6 +291,31 @@ impl Archive {
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
+        self
+    }
+
+    /// For how long a primary may be silent before a follower takes over by itself
+    /// ([`Follower::claim`](crate::Follower::claim)), 1 s to 1 h; `None` for ever, and no follower
+    /// does after a close either. Default: none. The primary changes the leader record every
+    /// third of it, which each time is a request that costs. A short one has a primary replaced
+    /// that was only slow, which loses nothing that was acknowledged as archived.
+    ///
+    /// # Panics
+    /// When it is shorter or longer.
+    #[must_use]
+    pub fn lease(mut self, lease: Option<Duration>) -> Archive {
+        let is_fit = |it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it);
+        assert!(lease.as_ref().is_none_or(is_fit), "a lease of {lease:?} is not 1 s to 1 h");
+        self.lease = lease;
+        self
+    }
+
+    /// Where clients find the primary while it is this process, as they like it: the leader record
+    /// and the errors of its predecessors say it. At most 1,024 bytes, or no opening succeeds.
+    /// Default: the name of the host, and the number of the process.
+    #[must_use]
+    pub fn address(mut self, address: &str) -> Archive {
+        self.address = address.into();
         self
     }
 
@@ -395,6 +428,7 @@ impl Archive {
             notices: Noticeboard::default(),
             resting: Condvar::new(),
             kept: OnceLock::new(),
+            term: Mutex::default(),
         };
         shared.look_back(&shared.feed());
         Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
@@ -439,6 +473,8 @@ struct Shared {
     resting: Condvar,
     /// What the feed had when the threads were left behind.
     kept: OnceLock<Mutex<Feed>>,
+    /// The term that serves.
+    term: Mutex<Option<Arc<Term>>>,
 }
 
 impl Shared {
@@ -546,6 +582,21 @@ impl Shared {
     fn is_ending(&self) -> bool {
         let control = self.control();
         control.is_over || control.closing.is_some()
+    }
+
+    /// Waits so long; `false` when nothing more is uploaded.
+    fn rests(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut control = self.control();
+        while !control.is_over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.resting.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
     }
 
     /// Waits until then; `false` when nothing should be done any more.
@@ -662,8 +713,13 @@ impl Archiving for Running {
         let shared = Arc::clone(&self.shared);
         // Without a buffer: an error without a receiver stops the engine instead.
         let (tell, told) = mpsc::sync_channel(0);
-        let run = move || upload::run(&shared, primary.as_ref(), &tell);
+        let engine = Arc::clone(&primary);
+        let run = move || upload::run(&shared, engine.as_ref(), &tell);
         self.spawn("monolite-archive", run)?;
+        if let Some(lease) = self.shared.archive.lease {
+            let shared = Arc::clone(&self.shared);
+            self.spawn("monolite-lease", move || lease::run(&shared, primary.as_ref(), lease))?;
+        }
         let shared = Arc::clone(&self.shared);
         self.spawn("monolite-upkeep", move || upkeep::run(&shared))?;
         match told.recv_timeout(self.shared.archive.opening) {
@@ -772,8 +828,15 @@ impl Drop for Running {
     }
 }
 
+/// Who this is, for operators who look at the record.
+fn host() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    format!("{name}, process {}", std::process::id())
+}
+
 /// Random bits, unique to this call.
-fn drawn() -> Result<u128> {
+pub(crate) fn drawn() -> Result<u128> {
     let mut bytes = [0; 16];
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| Error::of_io("draw a random number", error))?;

@@ -15,11 +15,13 @@
 mod following;
 mod pages;
 mod place;
+mod rejoin;
+mod succession;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ use crate::requests::leader;
 use crate::restore::restore;
 use following::{Following, newest_of};
 use place::Place;
+use rejoin::rejoin;
+pub use succession::{Succession, Takeover};
 
 /// A database that follows an archive: what its primary has archived is here a moment later, in a
 /// file of its own, for reads.
@@ -102,8 +106,15 @@ pub struct FollowerStats {
     pub copies: u64,
     /// Why the last one was due.
     pub copied_because: Option<String>,
+    /// Where the pages are that the file alone had, if it was a primary's before: for
+    /// [`Archive::restore_orphan`].
+    pub orphan: Option<PathBuf>,
     /// The term of the archive's primary; 0 without one.
     pub epoch: u64,
+    /// Where clients find the primary ([`Archive::address`]), as the follower read it last.
+    pub primary: String,
+    /// Whether a follower may take over from it by itself ([`Archive::lease`]).
+    pub has_lease: bool,
     /// What went wrong last, if nothing has succeeded since.
     pub last_error: Option<String>,
     /// Whether it follows no more: `last_error` says why.
@@ -114,6 +125,7 @@ pub struct FollowerStats {
 struct Shared {
     archive: Archive,
     replica: Replica,
+    page_size: PageSize,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
@@ -217,13 +229,6 @@ impl Follower {
         move || shared.look_for(token)
     }
 
-    /// Where clients find the archive's primary, as its leader record said last; `None` where that
-    /// says nothing.
-    pub fn primary(&self) -> Option<String> {
-        let progress = self.shared.progress();
-        progress.record.as_ref().map(|it| it.address.clone()).filter(|it| !it.is_empty())
-    }
-
     /// How far it is.
     pub fn stats(&self) -> FollowerStats {
         let progress = self.shared.progress();
@@ -242,14 +247,24 @@ impl Follower {
     }
 
     fn end(&mut self) -> monolite::Result<()> {
+        match self.stop() {
+            Some(following) => self.close_at(following),
+            None => self.database().close(),
+        }
+    }
+
+    /// Follows no more; `None` when the thread has panicked.
+    fn stop(&mut self) -> Option<Following> {
         self.shared.progress().is_ending = true;
         self.shared.changed.notify_all();
-        let following = self.thread.take().map(JoinHandle::join);
+        self.thread.take()?.join().ok()
+    }
+
+    /// Closes the database, and notes what the file is.
+    fn close_at(&self, following: Following) -> monolite::Result<()> {
+        let Following { mut place, path, .. } = following;
         self.database().close()?;
-        if let Some(Ok(Following { mut place, path, .. })) = following {
-            place.settle(&path).map_err(of)?;
-        }
-        Ok(())
+        place.settle(&path).map_err(of)
     }
 }
 
@@ -268,8 +283,13 @@ impl Archive {
     /// file meanwhile, and none may write to it: that is noticed, and undone.
     /// [`Archive::interval`] is how often it looks for what is new.
     ///
+    /// A file that was a primary's follows its successor from then on. The pages that it alone had
+    /// are written to `<file>.orphan-<epoch>-<TXID>.ltx` before it is changed, and
+    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them.
+    ///
     /// # Errors
-    /// `Invalid` when the file is there and follows nothing, or is the database of a primary;
+    /// `Invalid` when the file is there and follows nothing, or is the database of the primary, or
+    /// has commits that were not archived and no successor;
     /// `Overloaded` when another process follows with it, or has it open; `Fenced` for the archive
     /// of another database; those of [`Archive::restore`] for a new file, and of [`Options::open`].
     pub fn follow(&self, options: Options, path: impl AsRef<Path>) -> monolite::Result<Follower> {
@@ -288,26 +308,19 @@ impl Archive {
                 let _ = fs::remove_dir(&beside);
             }
         });
-        let (place, page_size) = begun.map_err(of_file)?;
+        let (place, page_size, orphan) = begun.map_err(of_file)?;
         let why = format!("this database follows {}: only its primary may write", self.name);
         let replica = Replica::open(options, &path, &why)?;
         let txid = place.from;
-        let stats = FollowerStats { txid, newest: txid, ..FollowerStats::default() };
+        let stats = FollowerStats { txid, newest: txid, orphan, ..FollowerStats::default() };
         let progress = Progress { stats, reached: txid, ..Progress::default() };
         let (progress, changed) = (Mutex::new(progress), Condvar::new());
-        let shared = Arc::new(Shared { archive: self.clone(), replica, progress, changed });
+        let archive = self.clone();
+        let shared = Arc::new(Shared { archive, replica, page_size, progress, changed });
         let next = Txid::new(txid + 1).unwrap_or(Txid::FIRST);
         let theirs = Arc::clone(&shared);
-        let mut following = Following {
-            shared: theirs,
-            path,
-            page_size,
-            place,
-            record: None,
-            next,
-            looked: None,
-            lists: 0,
-        };
+        let mut following =
+            Following { shared: theirs, path, place, record: None, next, looked: None, lists: 0 };
         if following.place.is_spoiled {
             following.turn().map_err(of)?;
         }
@@ -318,12 +331,12 @@ impl Archive {
 
     /// Has the file at `path` be one that follows: where in history it is, and how large its pages
     /// are.
-    fn begin(&self, path: &Path) -> Result<(Place, PageSize)> {
+    fn begin(&self, path: &Path) -> Result<(Place, PageSize, Option<PathBuf>)> {
         let primary = Position::read(&directory_of(path))?;
-        if primary.is_some_and(|position| position.epoch > Epoch(0)) {
-            let path = path.display();
-            return Err(Error::invalid(format!("{path} is the database of a primary")));
-        }
+        let orphan = match primary.filter(|position| position.epoch > Epoch(0)) {
+            Some(position) => rejoin(self, path, &position)?,
+            None => None,
+        };
         let is_there = path.symlink_metadata().is_ok();
         let mut place = match Place::read(path)? {
             Some(place) if is_there && place.from > 0 => place,
@@ -337,7 +350,7 @@ impl Archive {
             _ => self.copy(path)?,
         };
         place.take_up(path)?;
-        Ok((place, page_size_of(path)?))
+        Ok((place, page_size_of(path)?, orphan))
     }
 
     /// Restores the newest state to a new file.
@@ -418,6 +431,8 @@ impl Shared {
     fn note_record(&self, record: Option<&Record>) {
         let mut progress = self.progress();
         progress.stats.epoch = record.map_or(0, |record| record.epoch.0);
+        progress.stats.primary = record.map_or_else(String::new, |record| record.address.clone());
+        progress.stats.has_lease = record.is_some_and(|record| record.has_lease);
         progress.record = record.cloned();
     }
 

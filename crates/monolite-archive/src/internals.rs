@@ -30,7 +30,8 @@
 //! let candidate = Candidate {
 //!     holder: Holder::from_bits(0x5eed),
 //!     lineage: Lineage::from_bits(0xfeed),
-//!     ttl: Duration::from_secs(10),
+//!     lease: Some(Duration::from_secs(10)),
+//!     address: "10.0.0.1:7000".into(),
 //!     page_size: PageSize::new(4096).expect("it is a power of two"),
 //!     commit: 1,
 //!     time: Timestamp::from_millis(1_700_000_000_000),

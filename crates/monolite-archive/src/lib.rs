@@ -29,7 +29,8 @@
 //! - [`Archive`] is built from an address and given to [`monolite::Options::archive`].
 //! - [`Archive::restore`] makes a file of a [`Target`], [`Archive::verify`] reads every file and
 //!   compares its checksums, and [`Archive::leader`] says which process is the primary.
-//! - [`Follower`] is a file that has what the archive has, a moment later, for reads.
+//! - [`Follower`] is a file that has what the archive has, a moment later, for reads, and that can
+//!   be the next primary's ([`Follower::claim`], [`Follower::promote`]).
 //! - [`Store`] is the trait for a store of one's own; [`Archive::probe`] tests it.
 //!
 //! `monolite archive` does all of that on the command line; the guide is `docs/guides/archive.md`.
@@ -81,7 +82,7 @@ mod error;
 
 pub use archiver::Archive;
 pub use error::{Error, ErrorKind, Result};
-pub use follower::{Follower, FollowerStats};
+pub use follower::{Follower, FollowerStats, Succession, Takeover};
 pub use layout::Layout;
 pub use monolite_ltx::{Timestamp, Txid};
 pub use plan::{Kept, Target};

@@ -13,6 +13,7 @@
 //! | `state` | `taking`, `serving`, `released` |
 //! | `address` | where clients find it, as it likes |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
+//! | `has_lease` | the holder changes the record more often than that for as long as it lives, so that silence means its end; missing where it does not |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
@@ -162,6 +163,10 @@ pub struct Record {
     /// Where clients find the holder.
     pub address: String,
     ttl_ms: u64,
+    /// Whether the holder renews the record for as long as it lives. Without it silence says
+    /// nothing: versions that do not know the field write the record once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_lease: bool,
     /// How often the record was changed in this epoch.
     #[doc(hidden)]
     pub counter: u64,
@@ -204,6 +209,7 @@ impl Record {
             state: State::Taking,
             address: String::new(),
             ttl_ms: millis(ttl),
+            has_lease: false,
             counter: 0,
             fences: Vec::new(),
             seen: Seen::default(),
@@ -214,8 +220,8 @@ impl Record {
     pub(crate) fn taken_by(&self, holder: Holder, ttl: Duration) -> Option<Record> {
         let epoch = Epoch(self.epoch.0.checked_add(1)?);
         let (state, address) = (State::Taking, String::new());
-        let ttl_ms = millis(ttl);
-        Some(Record { epoch, holder, state, address, ttl_ms, counter: 0, ..self.clone() })
+        let (ttl_ms, has_lease, counter) = (millis(ttl), false, 0);
+        Some(Record { epoch, holder, state, address, ttl_ms, has_lease, counter, ..self.clone() })
     }
 
     /// For how long a record that does not change must be left alone.

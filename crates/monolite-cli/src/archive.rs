@@ -451,6 +451,14 @@ struct NotMade<'a> {
     restored: bool,
 }
 
+/// What `restore --orphan --json` prints.
+#[derive(Serialize)]
+struct OrphanMade<'a> {
+    url: &'a str,
+    orphan: Cow<'a, str>,
+    file: Cow<'a, str>,
+}
+
 /// Carries out `monolite restore`.
 pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
     let output = arguments.output.as_path();
@@ -464,6 +472,14 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
         (_, Some(state)) => state,
         _ => Target::Latest,
     };
+    if let Some(orphan) = &arguments.orphan {
+        crate::follow::archive(&arguments.archive)?.restore_orphan(orphan, output)?;
+        let (orphan, output) = (json::name(orphan), json::name(output));
+        if arguments.archive.json {
+            return json::print(&mut stdout(), &OrphanMade { url, orphan, file: output });
+        }
+        return Ok(writeln!(stdout(), "{output}: all that {orphan} had")?);
+    }
     let archive = Watched::open(&arguments.archive)?;
     if let Some(part) = unfinished(output) {
         let part = part.display();

@@ -7,7 +7,7 @@ mod lint;
 mod serve;
 mod sql;
 
-pub(crate) use archive::{Adopt, Archive, Archived, Compact, Follow, Restore, Status};
+pub(crate) use archive::{Adopt, Archive, Archived, Compact, Follow, Promote, Restore, Status};
 pub(crate) use export::{Export, ExportPostgres};
 pub(crate) use files::{Backup, Check, Migrate, Migrated, Up};
 pub(crate) use lint::Lint;
@@ -70,6 +70,10 @@ pub(crate) enum Command {
     /// Keep a file up to date with an archive, for reads
     #[command(long_about = archive::FOLLOW_HELP)]
     Follow(Follow),
+
+    /// Have a file that follows be the primary's
+    #[command(long_about = archive::PROMOTE_HELP)]
+    Promote(Promote),
 
     /// Measure on this machine what is promised, beside the alternatives (feature `developer`)
     #[cfg_attr(feature = "developer", command(subcommand))]

@@ -1,16 +1,21 @@
-//! `monolite follow`: keeps a file up to date with an archive until it is stopped, and says how far
-//! it is.
+//! `monolite follow`: keeps a file up to date with an archive until it is stopped, or takes over from
+//! the primary, and says how far it is. `monolite promote`: takes over because an operator says so.
 
 use crate::archive::options;
 use crate::arguments;
 use crate::interrupt;
+use crate::json;
 use crate::out::stdout;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use monolite::{Options, Sharing};
-use monolite_archive::{Archive, FollowerStats, Txid};
+use monolite_archive::{Archive, Follower, FollowerStats, Succession, Takeover, Txid};
 use sd_notify::NotifyState;
 use serde::Serialize;
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,36 +48,133 @@ struct Figures<'a> {
     last_error: Option<&'a str>,
 }
 
-/// Follows until the first signal, or until it cannot go on.
-pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
-    let arguments::Follow { archive: archived, file } = arguments;
-    let is_stopped = interrupt::flag()?;
+/// The archive that is named.
+pub(crate) fn archive(archived: &arguments::Archived) -> Result<Archive> {
     let given = archived.config.as_ref().map(|path| options::read(path, &archived.url));
-    let archive = Archive::at_with(&archived.url, &given.transpose()?.unwrap_or_default())?;
-    // Other programs are to read it.
-    let follower = archive.follow(Options::new().sharing(Sharing::Shared), file)?;
+    Ok(Archive::at_with(&archived.url, &given.transpose()?.unwrap_or_default())?)
+}
+
+/// Says how far a follower is.
+struct Reporter<'a> {
+    follower: &'a Follower,
+    as_json: bool,
+    said: FollowerStats,
+    at: Instant,
+    failed: Option<anyhow::Error>,
+}
+
+impl Reporter<'_> {
+    /// Says what is new; whether it follows on.
+    fn look(&mut self) -> bool {
+        let stats = self.follower.stats();
+        let said = &self.said;
+        let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
+        let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
+        if !stats.is_over && (is_news || said.txid == 0 || is_due) {
+            self.failed = say(&stats, self.as_json).err();
+            (self.said, self.at) = (stats, Instant::now());
+            return self.failed.is_none();
+        }
+        !stats.is_over
+    }
+}
+
+/// Follows until the first signal, a takeover, or until it cannot go on.
+pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
+    let arguments::Follow { archive: archived, file, takeover, .. } = arguments;
+    let is_stopped = interrupt::flag()?;
+    let mut archive = archive(archived)?;
+    if *takeover {
+        archive = archive.lease(Some(arguments.lease));
+    }
+    if let Some(address) = &arguments.address {
+        archive = archive.address(address);
+    }
+    // Other programs are to read it, and what they could write would cost a copy at a takeover.
+    let sharing = if *takeover { Sharing::Exclusive } else { Sharing::Shared };
+    let follower = archive.follow(Options::new().sharing(sharing), file)?;
+    if let Some(orphan) = follower.stats().orphan {
+        let orphan = orphan.display();
+        writeln!(stdout(), "{orphan} has what {} alone had; it follows now", file.display())?;
+    }
     // Without a service manager, nothing is said.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let (mut said, mut at) = (FollowerStats::default(), Instant::now());
-    while !is_stopped.load(Ordering::Relaxed) {
-        let stats = follower.stats();
-        let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
-        if stats.is_over {
-            break;
+    let (said, at, as_json) = (FollowerStats::default(), Instant::now(), archived.json);
+    let reporter = Reporter { follower: &follower, as_json, said, at, failed: None };
+    let reporter = RefCell::new(reporter);
+    let goes_on = || reporter.borrow_mut().look() && !is_stopped.load(Ordering::Relaxed);
+    let mut claimed = None;
+    if *takeover {
+        claimed = follower.claim(Takeover::WhenVacant, &goes_on)?;
+    } else {
+        while goes_on() {
+            thread::sleep(LOOK);
         }
-        if is_news || said.txid == 0 || stats.txid != said.txid && at.elapsed() > SAID_EVERY {
-            say(&stats, archived.json)?;
-            (said, at) = (stats, Instant::now());
-        }
-        thread::sleep(LOOK);
     }
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    if let Some(error) = reporter.into_inner().failed {
+        return Err(error);
+    }
+    if let Some(claimed) = claimed {
+        let epoch = lead(follower, claimed, archived, file)?;
+        return arguments.exec.as_ref().map_or(Ok(()), |exec| execute(exec, arguments, epoch));
+    }
     let stats = follower.stats();
     follower.close().context("the file was not closed")?;
     if stats.is_over {
         bail!("{}", stats.last_error.unwrap_or_default());
     }
     say(&stats, archived.json)
+}
+
+/// Has a file be the primary's, because an operator says so.
+pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
+    let arguments::Promote { archive: archived, file } = arguments;
+    let is_stopped = interrupt::flag()?;
+    let follower = archive(archived)?.follow(Options::new(), file)?;
+    let goes_on = || !is_stopped.load(Ordering::Relaxed);
+    let Some(claimed) = follower.claim(Takeover::Now, &goes_on)? else {
+        bail!("stopped; a primary that was there may have been fenced: the same command goes on");
+    };
+    lead(follower, claimed, archived, file).map(drop)
+}
+
+/// Says that the file is the primary's; the epoch.
+fn lead(
+    follower: Follower,
+    claimed: Succession,
+    archived: &arguments::Archived,
+    file: &Path,
+) -> Result<u64> {
+    let (epoch, path) = (claimed.epoch(), json::name(file));
+    follower.promote(claimed).with_context(|| format!("{path} follows as before"))?;
+    if archived.json {
+        json::print(&mut stdout(), &Promoted { url: &archived.url, file: path, epoch })?;
+        return Ok(epoch);
+    }
+    writeln!(
+        stdout(),
+        "{path}: the primary's from now on (epoch {epoch}); it goes on when its program opens it          with the archive"
+    )?;
+    Ok(epoch)
+}
+
+/// What `promote --json` prints, and `follow --takeover --json` at its end.
+#[derive(Serialize)]
+struct Promoted<'a> {
+    url: &'a str,
+    file: Cow<'a, str>,
+    epoch: u64,
+}
+
+fn execute(exec: &str, arguments: &arguments::Follow, epoch: u64) -> Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", exec]).env("MONOLITE_ROLE", "primary");
+    command.env("MONOLITE_EPOCH", epoch.to_string()).env("MONOLITE_FILE", &arguments.file);
+    command.env("MONOLITE_ADDRESS", arguments.address.as_deref().unwrap_or_default());
+    let status = command.status().with_context(|| format!("{exec:?} cannot be run"))?;
+    ensure!(status.success(), "{exec:?} has failed after the takeover: {status}");
+    Ok(())
 }
 
 fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Export(command) => export::run(&command),
         Command::Follow(arguments) => follow::run(&arguments),
+        Command::Promote(arguments) => follow::promote(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),

@@ -257,10 +257,12 @@ fn check_file(file: &Path) -> Result<(), ConfigError> {
 fn check_follows(file: &Path, follow: bool) -> Result<(), ConfigError> {
     let name = file.display();
     match (follow, follows(file)) {
-        (true, false) if file.exists() => Err(ConfigError(format!(
-            "file = {name} is there, and follows nothing: a primary's file, perhaps; name a new \
-             file, or take [follow] out"
-        ))),
+        // One with such a directory was a primary's: it can follow another one.
+        (true, false) if file.exists() && !names::with_ending(file, names::ARCHIVE).exists() => {
+            Err(ConfigError(format!(
+                "file = {name} is there, and follows nothing; name a new file, or take [follow] out"
+            )))
+        }
         (false, true) if file.exists() => Err(ConfigError(format!(
             "file = {name} is a replica's; add [follow] (--follow URL), or name another file. To \
              write to it from now on, and not follow any more, delete {name}-archive"

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::life::{DRAIN, Entered, Life, Phase};
-use crate::replicas::{ASKING, FollowConfig, Replica, not_primary, written};
+use crate::replicas::{ASKING, FollowConfig, Replica, not_primary, primary_of, written};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -428,8 +428,7 @@ impl Databases {
             return Err(ProtocolError::new("BLOCKED", message));
         }
         if let Some(all) = self.replicas(None) {
-            let primary = all.into_iter().find_map(|(_, replica)| replica.primary);
-            return Err(not_primary(primary.as_deref()));
+            return Err(not_primary(primary_of(&all)));
         }
         self.path_of(Some(name))
     }

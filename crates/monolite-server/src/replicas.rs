@@ -104,8 +104,6 @@ impl FollowConfig {
 /// How a replica is.
 #[derive(Serialize)]
 pub(crate) struct Replica {
-    /// Where its primary is, if the archive says so.
-    pub(crate) primary: Option<String>,
     pub(crate) is_fresh: bool,
     #[serde(flatten)]
     pub(crate) stats: FollowerStats,
@@ -113,17 +111,17 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(crate) fn of(follower: &Follower, config: &FollowConfig) -> Replica {
-        let (primary, stats) = (follower.primary(), follower.stats());
-        Replica { primary, is_fresh: config.is_fresh(&stats), stats }
+        let stats = follower.stats();
+        Replica { is_fresh: config.is_fresh(&stats), stats }
     }
 }
 
-/// The refusal of what only the primary does, which is at `address`.
-pub(crate) fn not_primary(address: Option<&str>) -> ProtocolError {
-    let at = address.map_or_else(
-        || "its primary; its archive does not say where that is".to_owned(),
-        |address| format!("its primary, {address}"),
-    );
+/// The refusal of what only the primary does, which is at `address`; empty where that is not known.
+pub(crate) fn not_primary(address: &str) -> ProtocolError {
+    let at = match address {
+        "" => "its primary; its archive does not say where that is".to_owned(),
+        address => format!("its primary, {address}"),
+    };
     let message = format!("this server is a replica, which only reads; send this to {at}");
     ProtocolError::new("NOT_PRIMARY", message)
 }
@@ -237,8 +235,15 @@ pub(crate) fn health(all: &[(String, Replica)]) -> Response<Body> {
 /// For a load balancer: whether writes are taken here, and where else.
 pub(crate) fn primary(all: Option<&[(String, Replica)]>) -> Response<Body> {
     let Some(all) = all else { return with_status(true, &json!({ "role": "primary" })) };
-    let primary = all.iter().find_map(|(_, replica)| replica.primary.as_deref());
+    let primary = primary_of(all);
+    let primary = (!primary.is_empty()).then_some(primary);
     with_status(false, &json!({ "role": "replica", "primary": primary }))
+}
+
+/// Where the primary is, as one of the replicas knows; empty if none does.
+pub(crate) fn primary_of(all: &[(String, Replica)]) -> &str {
+    let mut all = all.iter().map(|(_, replica)| &*replica.stats.primary);
+    all.find(|primary| !primary.is_empty()).unwrap_or_default()
 }
 
 fn with_status(is_good: bool, body: &serde_json::Value) -> Response<Body> {

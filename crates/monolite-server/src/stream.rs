@@ -263,7 +263,7 @@ impl Stream {
         let right = if follower.is_some() { Right::ReadOnly } else { right };
         let refusal = match (right, follower) {
             // Also where the token would give the right to read only: elsewhere that is told.
-            (_, Some(follower)) => Some(not_primary(follower.primary().as_deref())),
+            (_, Some(follower)) => Some(not_primary(&follower.stats().primary)),
             (Right::ReadOnly, None) => Some(read_only(principal.why_read_only())),
             (Right::ReadWrite, None) => None,
         };

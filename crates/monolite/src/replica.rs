@@ -17,13 +17,14 @@ use crate::call::write::Write;
 use crate::database::Database;
 use crate::error::Result;
 use crate::maintenance::REWRITE_LIMIT;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, Options, Sharing};
 
 /// A database that repeats the commits of another one.
 pub struct Replica {
     database: Database,
     /// How many commits the wal-index had counted behind the last one.
     counted: Arc<AtomicU32>,
+    is_exclusive: bool,
 }
 
 impl Replica {
@@ -34,12 +35,18 @@ impl Replica {
     /// Those of [`Options::open`].
     pub fn open(options: Options, path: &Path, why: &str) -> Result<Replica> {
         let (archive, optimize_every, durability) = (None, None, Durability::Synced);
+        let is_exclusive = options.sharing == Sharing::Exclusive;
         let options = Options { archive, optimize_every, durability, ..options.must_exist() };
         let database = options.open(path)?;
         let counted = |writer: &monolite_sqlite::Connection| Ok(writer.commits()?);
         let counted = database.engine().backups().between.run(|| Ok(()), counted)?;
         let (database, counted) = (database.reading_only(why), Arc::new(counted.into()));
-        Ok(Replica { database, counted })
+        Ok(Replica { database, counted, is_exclusive })
+    }
+
+    /// Whether no other process can open the file.
+    pub fn is_exclusive(&self) -> bool {
+        self.is_exclusive
     }
 
     /// Its handle, which only reads.

@@ -102,7 +102,8 @@ pub fn adopt(
     let candidate = Candidate {
         holder: Holder::from_bits(drawn()?),
         lineage: before.as_ref().map_or(drawn_lineage, |record| record.lineage),
-        ttl: super::upload::TTL,
+        lease: None,
+        address: String::new(),
         page_size: newest.page_size,
         commit: newest.commit.max(1),
         time: wall_clock::now(),
@@ -229,15 +230,9 @@ fn must_be_newest_still(catalog: &Catalog, compared: Txid, fence: Txid) -> Resul
 
 /// Writes down that the database comes right behind the fence.
 fn note(database: &Path, adopted: &Adopted) -> Result<()> {
-    let file = fs::metadata(database);
-    let file = file.map_err(|error| Error::of_io(format!("look at {database:?}"), error))?;
-    let (mut position, beside) =
-        (Position::new(adopted.record.lineage, &file), directory_of(database));
-    position.is_of(&file, &beside)?;
-    position.holders.push(adopted.record.holder);
-    position.epoch = adopted.record.epoch;
-    position.fence = Some(adopted.fence.get());
-    position.write(&beside)
+    let Adopted { record: Record { lineage, holder, epoch, .. }, fence, .. } = adopted;
+    let position = Position::behind_fence(*lineage, *holder, *epoch, *fence, database, None)?;
+    position.write(&directory_of(database))
 }
 
 fn lost() -> Error {

@@ -12,6 +12,8 @@ use crate::layout::Level;
 pub(super) enum Activity {
     /// Claims, slots, and changes of the leader record.
     Upload,
+    /// The renewal of the leader record.
+    Renewal,
     /// The look at the leader record, which no other process may change.
     Record,
     /// Copies of the whole database.
@@ -36,6 +38,7 @@ impl fmt::Display for Activity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Activity::Upload => "uploading",
+            Activity::Renewal => "renewing the leader record",
             Activity::Record => "looking at the leader record",
             Activity::Copy => "copying the database",
             Activity::Listing => "listing the archive",

@@ -37,12 +37,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use monolite::archive::WAL_HEADER_BYTES;
 use monolite::archive::names::{ARCHIVE, with_ending};
-use monolite_ltx::WalSpan;
+use monolite_ltx::{Txid, WalSpan};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::owner::give_to_owner_of;
-use crate::record::{Epoch, Holder, Lineage};
+use crate::record::{Epoch, Holder, Lineage, Record};
 use crate::store::sync_directory;
 use crate::wall_clock;
 
@@ -180,6 +180,27 @@ impl Position {
         }
     }
 
+    /// Of the file at `path` that has the state below a fence, which `holder` has set for it; a copy
+    /// of it is due unless it is known what it was then.
+    pub(crate) fn behind_fence(
+        lineage: Lineage,
+        holder: Holder,
+        epoch: Epoch,
+        fence: Txid,
+        path: &Path,
+        settled: Option<Identity>,
+    ) -> Result<Position> {
+        let file = fs::metadata(path);
+        let file =
+            file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
+        let mut position = Position::new(lineage, &file);
+        position.is_of(&file, &directory_of(path))?;
+        position.holders.push(holder);
+        (position.epoch, position.fence) = (epoch, Some(fence.get()));
+        (position.needs_copy, position.settled) = (settled.is_none(), settled);
+        Ok(position)
+    }
+
     /// The record in `directory`; `None` when there is none.
     pub(crate) fn read(directory: &Path) -> Result<Option<Position>> {
         let path = directory.join(NAME);
@@ -217,8 +238,26 @@ impl Position {
         Ok(())
     }
 
+    /// Whether the file was a part of the history that a leader record is of.
+    pub(crate) fn is_of_history(&self, record: &Record) -> bool {
+        self.lineage == record.lineage
+    }
+
+    /// Whether the file had the epoch of a leader record.
+    pub(crate) fn is_held_by(&self, record: &Record) -> bool {
+        self.is_of_history(record) && self.holders.contains(&record.holder)
+    }
+
+    /// The file beside `directory` is no primary's any more.
+    pub(crate) fn forget(directory: &Path) -> Result<()> {
+        let path = directory.join(NAME);
+        let removed = fs::remove_file(&path);
+        removed.map_err(|error| Error::of_io(format!("remove {}", path.display()), error))?;
+        sync_directory(directory)
+    }
+
     /// Puts it into `directory`, which is made, in place of the one before.
-    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         write(directory, NAME, self)
     }
 

@@ -6,9 +6,20 @@ use super::position::Position;
 use crate::error::{Error, ErrorKind};
 use crate::record::{Record, State};
 
-/// Another primary has the epoch.
-pub(super) fn fenced() -> Error {
-    Error::new(ErrorKind::Fenced, "another primary has taken over")
+/// Another primary has the epoch, by this record if it could be read.
+pub(crate) fn fenced(record: Option<&Record>) -> Error {
+    let message = match record {
+        Some(Record { address, epoch, .. }) if !address.is_empty() => {
+            format!("another primary has taken over: {address} (epoch {epoch})")
+        }
+        _ => "another primary has taken over".into(),
+    };
+    Error::new(ErrorKind::Fenced, message)
+}
+
+/// Why an engine acknowledges nothing more.
+pub(super) fn not_ours(error: &Error) -> String {
+    format!("the archive is not this database's any more: {error}")
 }
 
 /// What is archived is not of this file.

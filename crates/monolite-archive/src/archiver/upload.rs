@@ -4,8 +4,8 @@ mod copy;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::PoisonError;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use monolite::archive::{Primary as Engine, WalPosition};
@@ -15,8 +15,11 @@ use self::copy::Copied;
 use super::failures::Activity;
 use super::gathering::Gathering;
 use super::group::{About, encode};
+use super::lease::Term;
 use super::position::{Place, directory_of};
-use super::refused::{another_history, behind, fenced, nothing_there, of_another, replaced};
+use super::refused::{
+    another_history, behind, fenced, not_ours, nothing_there, of_another, replaced,
+};
 use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{
@@ -27,9 +30,6 @@ use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
 use crate::seen::Seeing;
 use crate::slot::{Found, Slot};
-
-/// For how long the record is left alone by claimants that know nothing else. It is not renewed.
-pub(super) const TTL: Duration = Duration::from_secs(60);
 
 /// How often it is looked for those who write again.
 const GATHER_LOOK: Duration = Duration::from_micros(200);
@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Where the primary stands.
 struct Serving {
-    primary: Primary,
+    term: Arc<Term>,
     /// Size of the database in pages as it is archived.
     pages: u32,
     /// The last slot.
@@ -147,7 +147,7 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
     };
     shared.ends();
     if let Err(Lost { error, certainty }) = ended {
-        let reason = format!("the archive is not this database's any more: {error}");
+        let reason = not_ours(&error);
         shared.failed(Activity::Upload, &error);
         if is_told || tell.send(Err(error)).is_err() {
             engine.fenced(reason, certainty == Certainty::NotInHistory);
@@ -187,6 +187,7 @@ impl Uploader<'_> {
     /// Takes an epoch, finds out what comes next in history, and has the record say that this is
     /// the primary; `None` when the database is closed.
     fn take_epoch(&self) -> Result<Option<Serving>> {
+        self.shared.leaves_term();
         let Some(found) = self.until_answered(Activity::Upload, || self.leader())? else {
             return Ok(None);
         };
@@ -220,17 +221,21 @@ impl Uploader<'_> {
         let Some(fenced) = fenced else { return Ok(None) };
         let header = fenced.ok_or_else(|| Error::corrupt("our own fence is gone"))?.header;
         let mut serving = Serving {
-            primary: Primary::new(claimed)?,
+            term: Arc::new(Term::new(Primary::new(claimed)?)),
             pages: header.commit,
             txid: fence,
             time: header.timestamp,
             owes: false,
             gathering: Gathering::default(),
         };
+        self.shared.begins(&serving.term);
         let carried = self.carried_to(fence);
         let is_lost = carried.is_some_and(|to| to < fence);
         serving.owes = !is_lost && self.shared.feed().has_of_earlier();
-        if self.update(&mut serving, |primary| primary.serve(&host(), carried))?.is_none() {
+        if self
+            .update(&mut serving, |primary| primary.serve(&self.shared.archive.address, carried))?
+            .is_none()
+        {
             return Ok(None);
         }
         let has_said = || self.has_said_what_is_lost();
@@ -267,7 +272,8 @@ impl Uploader<'_> {
             return Ok(Some(()));
         }
         let at = serving.txid;
-        let told = self.update(serving, |primary| primary.serve(&host(), Some(at)))?;
+        let told =
+            self.update(serving, |primary| primary.serve(&self.shared.archive.address, Some(at)))?;
         serving.owes = false;
         Ok(told)
     }
@@ -321,7 +327,8 @@ impl Uploader<'_> {
         Ok(Candidate {
             holder: self.shared.holder,
             lineage,
-            ttl: TTL,
+            lease: self.shared.archive.lease,
+            address: self.shared.archive.address.to_string(),
             page_size: page_size.map_err(|error| Error::of_ltx("the database", error))?,
             commit: sizes.1.max(1),
             time: self.shared.now(),
@@ -411,7 +418,7 @@ impl Uploader<'_> {
                 if self.update(serving, Primary::renew)?.is_none() {
                     return Ok(Ended::Closing);
                 }
-                shared.notices.allow(serving.primary.delete(&slots)?);
+                shared.notices.allow(serving.term.primary().delete(&slots)?);
                 continue;
             }
             if looked.elapsed() >= RECORD_LOOK {
@@ -476,7 +483,7 @@ impl Uploader<'_> {
     /// Whether the record names no later epoch. One that cannot be read, or that another program
     /// has changed, is told until it is well.
     fn must_have_record(&self, serving: &Serving) -> Result<(), Lost> {
-        let epoch = serving.primary.epoch();
+        let epoch = serving.term.primary().epoch();
         let changed = |what: &str| {
             let message = format!(
                 "the leader record {what}: another program has removed or replaced it, and the \
@@ -487,7 +494,8 @@ impl Uploader<'_> {
         let seen = match self.leader() {
             Ok(Some(record)) if record.epoch > epoch => {
                 // Nothing that is not answered yet was sent.
-                return Err(Lost { error: fenced(), certainty: Certainty::NotInHistory });
+                let (error, certainty) = (fenced(Some(&record)), Certainty::NotInHistory);
+                return Err(Lost { error, certainty });
             }
             Ok(Some(record)) if record.epoch < epoch => changed("is of an earlier epoch"),
             Ok(Some(_)) => Ok(()),
@@ -515,22 +523,22 @@ impl Uploader<'_> {
         encode: &dyn Fn(About) -> Result<Slot>,
     ) -> Result<Put, Lost> {
         loop {
-            let about = About {
-                epoch: serving.primary.epoch(),
-                txid: serving.primary.next(),
-                time: self.later(serving.time),
-                pages_before: serving.pages,
+            let (epoch, txid) = {
+                let primary = serving.term.primary();
+                (primary.epoch(), primary.next())
             };
+            let about =
+                About { epoch, txid, time: self.later(serving.time), pages_before: serving.pages };
             let slot = match encode(about) {
                 Ok(slot) => slot,
                 Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Put::Unfit(error)),
                 Err(error) => return Err(error.into()),
             };
             let (file, pages) = (slot.file(), slot.header().commit);
-            let mut fill = serving.primary.fill(slot)?;
+            let mut fill = serving.term.primary().fill(slot)?;
             let filled = self.machine(&mut fill, is_refusal_of_holder)?;
             let Some(filled) = filled else { return Ok(Put::Closed) };
-            serving.primary.filled(&filled);
+            serving.term.primary().filled(&filled);
             match filled {
                 Filled::Done => {
                     (serving.time, serving.pages) = (about.time, pages);
@@ -543,7 +551,9 @@ impl Uploader<'_> {
                         return Ok(Put::Closed);
                     }
                 }
-                Filled::Fenced(certainty) => return Err(Lost { error: fenced(), certainty }),
+                Filled::Fenced(certainty) => {
+                    return Err(Lost { error: self.shared.fenced_by(), certainty });
+                }
             }
         }
     }
@@ -554,20 +564,22 @@ impl Uploader<'_> {
         serving: &mut Serving,
         begin: impl FnOnce(&mut Primary) -> Result<crate::protocol::Update>,
     ) -> Result<Option<()>> {
-        let mut update = begin(&mut serving.primary)?;
+        let term = Arc::clone(&serving.term);
+        let _turn = term.turn();
+        let mut update = begin(&mut term.primary())?;
         let updated = self.machine(&mut update, is_refusal_of_holder)?;
         let Some(updated) = updated else { return Ok(None) };
-        serving.primary.updated(&updated);
+        term.primary().updated(&updated);
         match updated {
             Updated::Done { .. } => Ok(Some(())),
-            Updated::Fenced => Err(fenced()),
+            Updated::Fenced => Err(self.shared.fenced_by()),
         }
     }
 
     /// Has the record say how much time was seen, when it is changed next.
     fn note_time(&self, serving: &mut Serving) {
         let seeing = self.shared.notices.seen(serving.txid, self.shared.passed());
-        serving.primary.has_seen(seeing.seen());
+        serving.term.primary().has_seen(seeing.seen());
     }
 
     /// Lets any process be the primary from now on, if that can be said in time.
@@ -687,13 +699,6 @@ impl Pace for Waiting<'_, '_> {
     fn failed(&mut self, error: &Error) {
         self.0.shared.failed(Activity::Upload, error);
     }
-}
-
-/// Who this is, for operators who look at the record.
-fn host() -> String {
-    let name = rustix::system::uname();
-    let name = name.nodename().to_string_lossy();
-    format!("{name}, process {}", std::process::id())
 }
 
 /// Whether the store refuses a request of who holds the epoch. One 404 or 501, as of a proxy or

@@ -56,7 +56,6 @@ const REST: Duration = Duration::from_secs(10);
 pub(super) struct Following {
     pub(super) shared: Arc<Shared>,
     pub(super) path: PathBuf,
-    pub(super) page_size: PageSize,
     pub(super) place: Place,
     /// As it was read last.
     pub(super) record: Option<Record>,
@@ -123,7 +122,7 @@ impl Following {
     }
 
     /// Whether the file is that of `from`.
-    fn is_certain(&self) -> bool {
+    pub(super) fn is_certain(&self) -> bool {
         self.place.from == self.place.to && !self.place.is_spoiled
     }
 
@@ -326,13 +325,13 @@ impl Following {
     }
 
     fn must_fit(&self, page_size: PageSize) -> Result<()> {
-        if page_size == self.page_size {
+        let is = self.shared.page_size;
+        if page_size == is {
             return Ok(());
         }
         let message = format!(
-            "its database has pages of {page_size} bytes now, and the file of {}: follow it to a \
-             new file",
-            self.page_size
+            "its database has pages of {page_size} bytes now, and the file of {is}: follow it to a \
+             new file"
         );
         Err(Error::new(ErrorKind::Fenced, message))
     }

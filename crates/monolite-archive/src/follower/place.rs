@@ -74,6 +74,17 @@ impl Place {
         write(&directory_of(path), NAME, self)
     }
 
+    /// The file at `path` follows nothing any more.
+    pub(super) fn forget(path: &Path) -> Result<()> {
+        let record = directory_of(path).join(NAME);
+        match fs::remove_file(&record) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::of_io(format!("remove {}", record.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The file at `path` was opened: what it was says nothing any more. A file that has changed
     /// since it was closed is spoiled.
     pub(super) fn take_up(&mut self, path: &Path) -> Result<()> {

@@ -5,7 +5,9 @@
 //!    record that was lost may be adopted: it begins with the epoch after that of the newest file,
 //!    or every claim would find itself behind a larger one.
 //! 2. A record of another holder is left alone unless there are [`Grounds`]. So is one of a later
-//!    epoch than the grounds are for, as a store may be away for hours in between.
+//!    epoch than the grounds are for, as a store may be away for hours in between. Silence is one
+//!    only of a holder with a lease, and counts from a read that was answered: a store that was
+//!    away for both says nothing of the holder.
 //! 3. Swap it for one of the next epoch. Lost: back to 1.
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
 //!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
@@ -40,6 +42,9 @@ use crate::store::Tag;
 /// How often the record is looked at while it is another's, in parts of its TTL.
 const LOOKS: u32 = 4;
 
+/// The TTL in the record of a holder without a lease, which does not renew it.
+const WITHOUT_LEASE: Duration = Duration::from_secs(60);
+
 /// Who wants to be the primary.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -47,8 +52,11 @@ pub struct Candidate {
     pub holder: Holder,
     /// That of the database. The archive must have it; one that begins gets it.
     pub lineage: Lineage,
-    /// For how long the others leave the record alone when it does not change.
-    pub ttl: Duration,
+    /// For how long the others leave the record alone when it does not change; `None` for one that
+    /// is not renewed, which they leave alone for ever.
+    pub lease: Option<Duration>,
+    /// Where clients will find it.
+    pub address: String,
     /// Size of the database's pages; a fence says it where no file is below it.
     pub page_size: PageSize,
     /// Size of the database in pages, at least 1; likewise.
@@ -63,8 +71,8 @@ pub struct Candidate {
 /// What allows a claimant to take another holder's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
-    /// None but that the holder releases it, or shows no life for its TTL and so much more, by our
-    /// own clock.
+    /// None but that a holder with a lease releases it, or shows no life for its TTL and so much
+    /// more, by our own clock.
     Silence(Duration),
     /// It is known to be gone: the lock of the database on this machine is ours, or an operator
     /// says so. A holder that lives on is fenced.
@@ -89,6 +97,7 @@ pub struct Claimed {
     pub(super) fence: Slot,
     pub(super) climbed: Vec<Fence>,
     pub(super) began: Duration,
+    is_handed_over: bool,
 }
 
 impl Claimed {
@@ -105,6 +114,11 @@ impl Claimed {
     /// The leader record as it is now, fences of this epoch not yet in it.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Whether the holder before had released the record: all that it had committed is archived.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.is_handed_over
     }
 
     /// Fences of others that the claim climbed over; they are history.
@@ -131,6 +145,8 @@ pub struct Claim {
     /// Since when the record of another has not changed.
     watched: Option<(Epoch, u64, Duration)>,
     began: Duration,
+    /// Whether the record that is taken was released.
+    is_handed_over: bool,
     climbed: Vec<Fence>,
     /// The slot below the lowest fence that is to be listed.
     below: Option<Txid>,
@@ -173,7 +189,8 @@ impl Claim {
     pub fn new(candidate: Candidate, grounds: Grounds) -> Claim {
         let (watched, climbed) = (None, Vec::new());
         let (state, began) = (Stage::ReadRecord, Duration::ZERO);
-        Claim { candidate, grounds, state, watched, began, climbed, below: None, seen: None }
+        let (is_handed_over, below, seen) = (false, None, None);
+        Claim { candidate, grounds, state, watched, began, is_handed_over, climbed, below, seen }
     }
 
     /// The same, but lost when another claimant has taken an epoch later than `seen`, the latest
@@ -263,6 +280,7 @@ impl Claim {
                 return Err(damaged_newest(&error));
             }
             (_, Reply::Failed(error)) if !error.is_transient() => return Err(error),
+            (Stage::ReadRecord, _) => self.watched = None,
             _ => {}
         }
         Ok(None)
@@ -316,16 +334,28 @@ impl Claim {
         if is_later && record.holder != self.candidate.holder {
             return Ok(Some(lost()));
         }
-        let is_free = record.state == RecordState::Released || self.grounds == Grounds::Known;
+        self.is_handed_over = record.state == RecordState::Released;
+        let is_free = self.is_handed_over && record.has_lease || self.grounds == Grounds::Known;
         if !is_free && let Some(until) = self.silent_at(record, now) {
             return Ok(Some(Step::Wait(until)));
         }
-        let taken = record.taken_by(self.candidate.holder, self.candidate.ttl);
-        let taken = taken.ok_or_else(last_epoch)?;
+        let taken = record.taken_by(self.candidate.holder, self.ttl());
+        let taken = self.signed(taken.ok_or_else(last_epoch)?);
         assert!(taken.epoch > record.epoch, "an epoch is taken once");
         self.began = now;
         self.state = Stage::Write(Swap::new(taken, Some(tag)));
         Ok(None)
+    }
+
+    fn ttl(&self) -> Duration {
+        self.candidate.lease.unwrap_or(WITHOUT_LEASE)
+    }
+
+    /// A record that says where the candidate is, and whether it has a lease.
+    fn signed(&self, mut record: Record) -> Record {
+        record.has_lease = self.candidate.lease.is_some();
+        record.address.clone_from(&self.candidate.address);
+        record
     }
 
     /// When to look again at a record that is another's; `None` when it has been silent for long
@@ -342,6 +372,9 @@ impl Claim {
         let look = now.saturating_add(record.ttl() / LOOKS);
         // A TTL of nothing must not become a loop without a rest.
         let look = look.max(now.saturating_add(Duration::from_millis(1)));
+        if !record.has_lease {
+            return Some(look);
+        }
         (now < end).then(|| look.min(end))
     }
 
@@ -355,8 +388,9 @@ impl Claim {
 
     /// There is no record, and what is there is of the epoch `newest` and smaller ones.
     fn begin(&mut self, newest: Epoch, now: Duration) -> Result<Stage, Error> {
-        let Candidate { lineage, holder, ttl, .. } = self.candidate;
-        let record = Record::first(newest, lineage, holder, ttl).ok_or_else(last_epoch)?;
+        let Candidate { lineage, holder, .. } = self.candidate;
+        let record = Record::first(newest, lineage, holder, self.ttl()).ok_or_else(last_epoch)?;
+        let record = self.signed(record);
         assert!(record.epoch > newest, "an epoch is behind those of the files that are there");
         self.began = now;
         Ok(Stage::Write(Swap::new(record, None)))
@@ -444,7 +478,8 @@ impl Claim {
             Some((found, tag)) if found == record => {
                 assert_eq!(fence.epoch(), record.epoch, "the fence is of the epoch it begins");
                 let climbed = std::mem::take(&mut self.climbed);
-                let claimed = Claimed { record, tag, fence, climbed, began: self.began };
+                let (began, is_handed_over) = (self.began, self.is_handed_over);
+                let claimed = Claimed { record, tag, fence, climbed, began, is_handed_over };
                 Step::Ended(Ok(ClaimOutcome::Taken(Box::new(claimed))))
             }
             _ => lost(),

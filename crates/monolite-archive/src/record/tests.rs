@@ -140,6 +140,16 @@ fn next_epoch_keeps_lineage_and_fences() {
 }
 
 #[test]
+fn lease_is_of_its_holder_alone() {
+    let leased = Record { has_lease: true, ..record() };
+    let text = String::from_utf8(leased.encode().unwrap()).unwrap();
+    assert!(text.contains(r#""ttl_ms":10000,"has_lease":true,"#), "{text}");
+    assert_eq!(Record::decode(text.as_bytes()).unwrap(), leased);
+    let taken = leased.taken_by(Holder::from_bits(3), Duration::from_secs(3)).unwrap();
+    assert!(!taken.has_lease);
+}
+
+#[test]
 fn time_that_was_seen_is_kept_by_the_next_epoch() {
     let mut seeing = Seeing::begin(record().seen, Duration::ZERO);
     for (number, seconds) in [(40, 1), (44, 90)] {

@@ -229,7 +229,8 @@ impl<S: Store> Archive<S> {
         let candidate = Candidate {
             holder: Holder::from_bits(self.holder),
             lineage: Lineage::from_bits(5),
-            ttl: Duration::from_secs(3),
+            lease: None,
+            address: String::new(),
             page_size: PAGE_SIZE,
             commit: moment.pages.len() as u32,
             time,

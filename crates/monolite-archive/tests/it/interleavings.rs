@@ -65,7 +65,8 @@ impl Scene {
         Candidate {
             holder: Holder::from_bits(holder),
             lineage: Lineage::from_bits(9),
-            ttl: TTL,
+            lease: Some(TTL),
+            address: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(1000),
@@ -870,6 +871,50 @@ fn released_record_is_taken_at_once() {
     assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid);
     let mut claim = Claim::new(Scene::candidate(2), Grounds::Silence(MARGIN));
     assert_eq!(taken(scene.to_end(&mut claim, None)).epoch(), Epoch(2));
+}
+
+/// A claim that waits for silence, from now on for an hour; whether it was ever to be taken.
+fn waits_an_hour(scene: &mut Scene, mut fails: impl FnMut(Duration) -> bool) -> bool {
+    let mut claim = Claim::new(Scene::candidate(2), Grounds::Silence(MARGIN));
+    let (mut reply, end) = (None, scene.now + Duration::from_secs(3_600));
+    while scene.now < end {
+        match claim.step(reply.take(), scene.now) {
+            Step::Wait(until) => scene.now = until,
+            Step::Ask(request) if !request.is_read() => return true,
+            Step::Ask(_) if fails(scene.now) => {
+                reply = Some(Reply::Failed(Error::new(ErrorKind::Lost, "away")));
+                scene.now += Duration::from_millis(100);
+            }
+            Step::Ask(request) => reply = Some(scene.done(&request)),
+            Step::Ended(outcome) => panic!("{outcome:?}"),
+        }
+    }
+    false
+}
+
+#[test]
+fn record_without_a_lease_is_never_taken_for_silence_nor_for_a_release() {
+    let mut scene = Scene::new();
+    let without = Candidate { lease: None, ..Scene::candidate(1) };
+    let claimed = taken(scene.to_end(&mut Claim::new(without, Grounds::Known), None));
+    // As versions wrote it that did not know of leases.
+    let text = String::from_utf8(claimed.record().encode().unwrap()).unwrap();
+    assert!(!text.contains("lease") && text.contains(r#""ttl_ms":60000"#), "{text}");
+    let mut primary = Primary::new(claimed).unwrap();
+    assert!(!waits_an_hour(&mut scene, |_| false));
+    let updated = scene.to_end(&mut primary.release().unwrap(), None).unwrap();
+    primary.updated(&updated);
+    assert!(!waits_an_hour(&mut scene, |_| false), "an operator says so");
+}
+
+/// The holder could not renew either.
+#[test]
+fn store_that_was_away_is_no_silence() {
+    let mut scene = Scene::new();
+    scene.primary(1);
+    let is_away = |now: Duration| now.as_millis() % 10_000 > 100;
+    assert!(!waits_an_hour(&mut scene, is_away));
+    assert!(waits_an_hour(&mut scene, |_| false));
 }
 
 #[test]

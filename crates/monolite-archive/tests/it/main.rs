@@ -29,5 +29,7 @@ mod resuming;
 mod schedules;
 mod stores;
 mod story;
+mod takeover;
+mod takeovers;
 mod upkeep;
 mod world;

@@ -287,7 +287,8 @@ fn claim(holder: u128) -> Claim {
     let candidate = Candidate {
         holder: Holder::from_bits(holder),
         lineage: Lineage::from_bits(1),
-        ttl: Duration::from_secs(3),
+        lease: None,
+        address: String::new(),
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(0),

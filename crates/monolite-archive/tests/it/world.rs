@@ -431,7 +431,8 @@ impl World {
         Candidate {
             holder: Holder::from_bits(holder),
             lineage: LINEAGE,
-            ttl: TTL,
+            lease: Some(TTL),
+            address: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(self.now.as_millis() as i64),

@@ -70,7 +70,23 @@ They must not write to it: that is noticed, and undone by a full copy.
 It prints how far it is, at the beginning, every ten seconds while something comes, and when \
 something goes wrong. Where the archive has a gap that its files do not bridge, it puts a full \
 copy in place. It ends with exit code 0 at Ctrl-C or SIGTERM, and with 1 when it cannot go on: the \
-archive has another database's history, or pages of another size. URL is as in `monolite archive`.";
+archive has another database's history, or pages of another size. URL is as in `monolite archive`.
+
+A FILE that was a primary's follows its successor. What it alone had is written to \
+FILE.orphan-EPOCH-TXID.ltx first, which is said: `monolite restore --orphan` restores that.
+
+With --takeover the file becomes the primary's when the primary is closed, or was silent for its \
+lease (`Archive::lease`); one without a lease is never replaced so. No other program can open FILE \
+meanwhile. The command then ends, with --exec after running that: FILE is the primary's, for the \
+program that opens it with the archive.";
+
+pub(super) const PROMOTE_HELP: &str = "\
+Have a file that follows be the primary's, at once: an operator says so.
+
+The primary, if it is alive, is fenced: it archives nothing more, and its writes end with `Fenced`. \
+FILE gets everything that is archived, and goes on when its program opens it with the archive, \
+without uploading a copy. A FILE that is not there is restored. `monolite follow` must not run \
+with it. Where it fails, FILE follows as before, and the same command goes on.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
@@ -197,6 +213,41 @@ pub(crate) struct Follow {
     /// The file that follows
     #[arg(value_name = "FILE", value_parser = super::files::file())]
     pub(crate) file: PathBuf,
+
+    /// Become the primary's file when the primary is closed or silent
+    #[arg(long)]
+    pub(crate) takeover: bool,
+
+    /// The lease of the new primary, as in 3s: until its program has opened FILE, for which others
+    /// wait so long
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = lease)]
+    #[arg(requires = "takeover")]
+    pub(crate) lease: Duration,
+
+    /// Where clients will find the new primary
+    #[arg(long, value_name = "TEXT", requires = "takeover")]
+    pub(crate) address: Option<String>,
+
+    /// Run this with `sh -c` after a takeover, with MONOLITE_ROLE=primary, MONOLITE_EPOCH,
+    /// MONOLITE_ADDRESS and MONOLITE_FILE in its environment
+    #[arg(long, value_name = "COMMAND", requires = "takeover")]
+    pub(crate) exec: Option<String>,
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let lease = duration(text)?;
+    let is_fit = (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&lease);
+    is_fit.then_some(lease).ok_or_else(|| "a lease has 1 s to 1 h".into())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Promote {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// The file that follows
+    #[arg(value_name = "FILE", value_parser = super::files::file())]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -222,6 +273,10 @@ pub(crate) struct Restore {
     /// a token (of `Database::archive_token`, as LINEAGE-EPOCH-TXID) names
     #[arg(long, value_name = "TXID", value_parser = state, group = "target")]
     pub(crate) txid: Option<Target>,
+
+    /// What a former primary alone had: the .orphan-EPOCH-TXID.ltx beside its file
+    #[arg(long, value_name = "FILE", group = "target", value_parser = super::files::file())]
+    pub(crate) orphan: Option<PathBuf>,
 
     /// Do nothing, and succeed, when FILE exists
     #[arg(long)]

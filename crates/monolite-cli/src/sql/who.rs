@@ -22,7 +22,7 @@ pub(crate) fn table(now: &Json) -> Answer {
 /// Its time is how old is what it has.
 fn of_replica(replica: &Json) -> Vec<Value> {
     let number = |name: &str| replica[name].as_u64().unwrap_or(0);
-    let primary = replica["primary"].as_str().unwrap_or("an archive");
+    let primary = replica["primary"].as_str().filter(|it| !it.is_empty()).unwrap_or("an archive");
     let behind = words::count(number("newest").saturating_sub(number("txid")), "TXID");
     let epoch = number("epoch");
     let mut what = format!("replica of {primary}, epoch {epoch}, {behind} behind");

@@ -163,3 +163,109 @@ fn follower_without_its_store_does_not_say_that_it_is_up_to_date() {
     child.kill().expect("it is killed");
     child.wait().expect("it has ended");
 }
+
+fn rows(file: &Path) -> i64 {
+    let db = Connection::open(file).expect("it opens");
+    db.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).expect("it is read")
+}
+
+/// The program of a promoted file: it writes a row, and uploads no copy.
+fn goes_on(directory: &Path, file: &Path) {
+    let url = directory.join("archive");
+    let archive = Archive::at(url.to_str().expect("it is text")).expect("it is an address");
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let db = options.open(file).expect("it goes on");
+    db.write(|tx| tx.execute("INSERT INTO t VALUES (77, 0, 0)", ()))
+        .wait()
+        .expect("it is archived");
+    db.close().expect("it closes");
+    let copies = std::fs::read_dir(directory.join("archive/ltx/9")).expect("it is there").count();
+    assert_eq!(copies, 1);
+}
+
+#[test]
+fn closed_primary_is_taken_over_from_and_a_command_runs() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let url = directory.join("archive");
+    let archive = Archive::at(url.to_str().expect("it is text")).expect("it is an address");
+    let archive = archive.lease(Some(Duration::from_secs(1)));
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let db = options.open(directory.join("shop.db")).expect("it opens");
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v, pad)"))
+        .wait()
+        .expect("it is archived");
+    let copy = directory.join("copy.db");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+    command.arg("follow").args([&url, &copy]).args(["--takeover", "--lease", "2s"]);
+    command.args(["--address", "standby:7", "--exec"]);
+    command.arg("echo $MONOLITE_ROLE $MONOLITE_EPOCH $MONOLITE_ADDRESS $MONOLITE_FILE");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("it starts");
+    wait_until("it follows", || copy.exists());
+    for n in 1..=5 {
+        group(&db, n);
+        thread::sleep(Duration::from_millis(300));
+    }
+    db.close().expect("it closes");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(0), "{}", complaint(&ended));
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let told = format!("primary 2 standby:7 {}\n", copy.display());
+    assert!(said.ends_with(&told) && said.contains("the primary's from now on"), "{said}");
+    goes_on(directory, &copy);
+    assert_eq!(rows(&copy), 6);
+}
+
+#[test]
+fn operator_promotes_a_file_and_the_former_primary_keeps_its_orphan() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let db = primary(directory);
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v, pad)"))
+        .wait()
+        .expect("it is archived");
+    group(&db, 1);
+    let (url, copy) = (directory.join("archive"), directory.join("copy.db"));
+    let ended = monolite(&[Path::new("promote"), &url, &copy]);
+    assert_eq!(ended.status.code(), Some(0), "{}", complaint(&ended));
+    // The primary lives on, and does not know yet.
+    let synced = db.with_durability(Durability::Synced);
+    let _ = synced.write(|tx| tx.execute("INSERT INTO t VALUES (9, 0, 0)", ())).wait();
+    let refused = db.write(|tx| tx.execute("INSERT INTO t VALUES (8, 0, 0)", ())).wait();
+    assert_eq!(refused.expect_err("it is fenced").kind(), monolite::ErrorKind::Fenced);
+    // What it says of its archive.
+    let _ = db.close();
+    goes_on(directory, &copy);
+    assert_eq!(rows(&copy), 2);
+    let file = directory.join("shop.db");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+    let child = command.arg("follow").args([&url, &file]).stdout(Stdio::piped()).spawn();
+    let child = child.expect("it starts");
+    wait_until("it follows", || {
+        std::fs::metadata(directory.join("shop.db-archive/position.json")).is_err()
+            && rows(&file) == 2
+    });
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("it runs").success());
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let orphan = said.split_whitespace().find(|word| word.contains(".orphan-1-")).expect("told");
+    let restored = directory.join("orphan.db");
+    let ended = monolite(&[
+        Path::new("restore"),
+        &url,
+        Path::new("--orphan"),
+        Path::new(orphan),
+        Path::new("-o"),
+        &restored,
+    ]);
+    assert_eq!(ended.status.code(), Some(0), "{}", complaint(&ended));
+    assert!(rows(&restored) >= 2, "its own row, and not the successor's");
+    let db = Connection::open(&restored).expect("it opens");
+    let count = |id: i64| {
+        let sql = "SELECT count(*) FROM t WHERE id = ?1";
+        db.query_row(sql, [id], |row| row.get::<_, i64>(0)).expect("it is read")
+    };
+    assert_eq!((count(9), count(77)), (1, 0));
+}

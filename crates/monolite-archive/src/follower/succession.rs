@@ -1,0 +1,268 @@
+//! Owns how a file that follows becomes the primary's.
+//!
+//! # Algorithm
+//! 1. [`Follower::claim`] waits until there are grounds, takes the next epoch and sets its fence.
+//!    The file still follows, and is read.
+//! 2. [`Follower::promote`] has the leader record list the fence, so that every reader passes it.
+//! 3. It applies everything below the fence: no primary of before fills a slot behind it.
+//! 4. With all of it in the database file, it closes that, and notes beside it that the file comes
+//!    right behind the fence. The next opening with the archive takes an epoch more, finds nothing
+//!    but fences of its own above what the file has, and goes on without a copy.
+//!
+//! # Invariants
+//! - Who knows something newer than what it has does not take over by itself: of several followers
+//!   one that is up to date does.
+//! - A file that was written by others while it followed, or in the moment of its closing, is
+//!   uploaded as a whole: its times tell, and nothing else can open it before that.
+//! - A kill at any moment leaves a file that follows, or one that is the primary's: the note is one
+//!   rename, and goes before the place in which the file followed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::archive::names::with_ending;
+use monolite_ltx::Txid;
+
+use super::following::Following;
+use super::place::Place;
+use super::{Follower, of};
+use crate::archiver::position::{Identity, Position, directory_of};
+use crate::archiver::{drawn, fenced};
+use crate::error::{Error, ErrorKind, Result};
+use crate::protocol::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Unrecorded};
+use crate::protocol::{Update, Updated};
+use crate::record::Holder;
+use crate::requests::{Pace, boottime, leader, run};
+
+/// How much longer than its lease a primary must have been silent: clocks of two machines do not
+/// run equally fast, and the renewals come three times in it.
+const MARGIN: Duration = Duration::from_millis(250);
+
+/// How often it is looked whether it may go on.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long it is waited for readers before a file is closed that has not everything.
+const READERS: Duration = Duration::from_secs(5);
+
+/// When a [`Follower`] takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// At once: an operator says that the primary is gone, or is to be stopped by this.
+    Now,
+    /// When a primary with a [lease](crate::Archive::lease) is closed, or was silent for all of it
+    /// by the clock of this machine; one without a lease never is replaced so.
+    WhenVacant,
+}
+
+/// An epoch that [`Follower::claim`] has taken, for [`Follower::promote`].
+#[derive(Debug)]
+pub struct Succession {
+    claimed: Box<Claimed>,
+}
+
+impl Succession {
+    /// The number of the term. The opening that follows takes a later one.
+    pub fn epoch(&self) -> u64 {
+        self.claimed.epoch().0
+    }
+}
+
+impl Follower {
+    /// Waits until it may take over, and takes the archive's next epoch: a primary that lives on is
+    /// fenced. The file follows until [`Follower::promote`]. `None` once `goes_on` says no, which
+    /// is asked every few milliseconds. Blocks.
+    ///
+    /// With [`Takeover::WhenVacant`] it goes on waiting when another follower was faster.
+    ///
+    /// # Errors
+    /// `Fenced` when another process took the epoch just now; why it follows no more, if it does
+    /// not; those of the store that stay.
+    pub fn claim(
+        &self,
+        when: Takeover,
+        goes_on: &dyn Fn() -> bool,
+    ) -> monolite::Result<Option<Succession>> {
+        let mut pace = Standing { follower: self, when, goes_on };
+        // The thread that follows has compared the lineage.
+        while pace.wait(boottime()) {
+            let record = self.shared.progress().record.clone();
+            let Some(record) = record else {
+                thread::sleep(LOOK);
+                continue;
+            };
+            let archive = &self.shared.archive;
+            let candidate = Candidate {
+                holder: Holder::from_bits(drawn().map_err(of)?),
+                lineage: record.lineage,
+                lease: archive.lease,
+                address: archive.address.to_string(),
+                page_size: self.shared.page_size,
+                commit: 1,
+                time: (archive.clock)(),
+                unrecorded: Unrecorded::Refuse,
+            };
+            let mut claim = match when {
+                Takeover::Now => Claim::new(candidate, Grounds::Known),
+                Takeover::WhenVacant => Claim::new(candidate, Grounds::Silence(MARGIN)),
+            };
+            match run(&mut claim, &*archive.store, &archive.layout, &mut pace) {
+                None => break,
+                Some(Ok(ClaimOutcome::Taken(claimed))) => return Ok(Some(Succession { claimed })),
+                Some(Ok(ClaimOutcome::Lost)) if when == Takeover::WhenVacant => {}
+                Some(Ok(ClaimOutcome::Lost)) => {
+                    let record = leader(&*archive.store, &archive.layout).map_err(of)?;
+                    return Err(of(fenced(record.as_ref())));
+                }
+                Some(Err(error)) => return Err(of(error)),
+            }
+        }
+        self.shared.progress().over.clone().map_or(Ok(None), |error| Err(of(error)))
+    }
+
+    /// Has the file be the primary's: applies what the archive has below the fence, and closes the
+    /// file. It goes on with the archive when it is opened with
+    /// [`Options::archive`](monolite::Options::archive), and until then no write is possible
+    /// anywhere. Reads through handles of this follower end. Tries for
+    /// [`Archive::time_limit`](crate::Archive::time_limit). Blocks.
+    ///
+    /// With [`Sharing::Shared`](monolite::Sharing) that opening uploads a copy of the whole
+    /// database: other programs could have written to the file. Otherwise nothing is uploaded.
+    ///
+    /// # Errors
+    /// `Fenced` when another process took over meanwhile; those of the store and of the file. The
+    /// file follows then as before, when [`Archive::follow`](crate::Archive::follow) opens it.
+    pub fn promote(mut self, succession: Succession) -> monolite::Result<()> {
+        let Some(mut following) = self.stop() else {
+            return Err(of(Error::invalid("the thread that follows has panicked")));
+        };
+        let (epoch, fence) = (succession.claimed.epoch(), succession.claimed.fence());
+        let holder = succession.claimed.record().holder;
+        if let Err(error) = self.catch_up(&mut following, succession) {
+            let _ = self.close_at(following);
+            return Err(of(error));
+        }
+        let path = following.path.clone();
+        let settled = self.close_settled(&path)?;
+        let lineage = following.place.lineage.ok_or_else(|| of(Error::invalid("no lineage")))?;
+        let position = Position::behind_fence(lineage, holder, epoch, fence, &path, settled);
+        let noted = position.and_then(|position| position.write(&directory_of(&path)));
+        noted.and_then(|()| Place::forget(&path)).map_err(of)
+    }
+
+    /// Has the record list the fence, and the file have everything below it.
+    fn catch_up(&self, following: &mut Following, succession: Succession) -> Result<()> {
+        let claimed = succession.claimed;
+        let fence = claimed.fence();
+        let below = if claimed.is_handed_over() { fence.get() } else { fence.get() - 1 };
+        let mut primary = Primary::new(*claimed)?;
+        primary.carries_to(Txid::new(below));
+        let archive = &self.shared.archive;
+        let mut pace = Patience { until: Instant::now() + archive.time_limit, error: None };
+        let mut listed: Update = primary.renew()?;
+        match run(&mut listed, &*archive.store, &archive.layout, &mut pace) {
+            Some(Ok(Updated::Done { .. })) => {}
+            Some(Ok(Updated::Fenced)) => {
+                let record = leader(&*archive.store, &archive.layout)?;
+                return Err(fenced(record.as_ref()));
+            }
+            Some(Err(error)) => return Err(error),
+            None => return Err(pace.late()),
+        }
+        while following.next <= fence {
+            // A list has everything that is there, also what a slot would not lead to.
+            following.looked = None;
+            let Err(error) = following.turn() else { continue };
+            if !error.is_transient() && error.kind() != ErrorKind::Gap {
+                return Err(error);
+            }
+            pace.failed(&error);
+            if !pace.wait(boottime() + LOOK) {
+                return Err(pace.late());
+            }
+        }
+        let is_below = following.place.from < fence.get();
+        assert!(following.is_certain() && is_below, "the file is the state below the fence");
+        Ok(())
+    }
+
+    /// Closes the database with everything in its file; what that is then, if nothing else can have
+    /// written to it.
+    fn close_settled(&self, path: &Path) -> monolite::Result<Option<Identity>> {
+        let (database, start) = (self.database(), Instant::now());
+        while database.checkpoint().wait()?.pages_left > 0 && start.elapsed() < READERS {
+            thread::sleep(LOOK);
+        }
+        let failed =
+            |error: io::Error| of(Error::of_io(format!("look at {}", path.display()), error));
+        let before = Identity::settled(path).map_err(failed)?;
+        database.close()?;
+        let after = Identity::of(&fs::metadata(path).map_err(failed)?);
+        let has_wal = fs::metadata(with_ending(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+        let is_ours = self.shared.replica.is_exclusive() && before == after && !has_wal;
+        Ok(Some(after).filter(|_| is_ours))
+    }
+}
+
+/// The time in which a follower waits for its turn.
+struct Standing<'a> {
+    follower: &'a Follower,
+    when: Takeover,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Pace for Standing<'_> {
+    fn now(&self) -> Duration {
+        boottime()
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        loop {
+            let (is_over, is_current) = {
+                let progress = self.follower.shared.progress();
+                let is_current = progress.reached >= progress.stats.newest
+                    && progress.stats.last_error.is_none();
+                (progress.over.is_some() || progress.is_ending, is_current)
+            };
+            if is_over || !(self.goes_on)() {
+                return false;
+            }
+            let left = until.saturating_sub(self.now());
+            if left.is_zero() && (is_current || self.when == Takeover::Now) {
+                return true;
+            }
+            thread::sleep(if left.is_zero() { LOOK } else { left.min(LOOK) });
+        }
+    }
+}
+
+/// For how long a store that does not answer is asked again.
+struct Patience {
+    until: Instant,
+    error: Option<Error>,
+}
+
+impl Patience {
+    fn late(self) -> Error {
+        let late = || Error::new(ErrorKind::Lost, "the store has not answered in time");
+        self.error.unwrap_or_else(late)
+    }
+}
+
+impl Pace for Patience {
+    fn now(&self) -> Duration {
+        boottime()
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        let left = self.until.saturating_duration_since(Instant::now());
+        thread::sleep(until.saturating_sub(self.now()).min(left));
+        Instant::now() < self.until
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.error = Some(error.clone());
+    }
+}
