@@ -75,7 +75,7 @@ impl FollowConfig {
 
     /// The same archive, as its primary has it.
     pub(crate) fn archive(&self) -> ArchiveConfig {
-        ArchiveConfig { url: self.url.clone(), lag_limit_seconds: None }
+        ArchiveConfig { url: self.url.clone(), lag_limit_seconds: None, address: None }
     }
 
     /// Opens the file at `path`, which follows the archive of `name`. Blocks.
