@@ -70,7 +70,9 @@ impl Reporter<'_> {
         let said = &self.said;
         let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
         let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
-        if !stats.is_over && (is_news || said.txid == 0 || is_due) {
+        // Before it has looked, it does not know how far it is.
+        let is_first = said.txid == 0 && stats.age_ms.is_some();
+        if !stats.is_over && (is_news || is_first || is_due) {
             self.failed = say(&stats, self.as_json).err();
             (self.said, self.at) = (stats, Instant::now());
             return self.failed.is_none();
