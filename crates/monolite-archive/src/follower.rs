@@ -20,6 +20,7 @@ mod succession;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -95,6 +96,10 @@ pub struct FollowerStats {
     /// is not set; 0 when it knows of nothing newer. It looks once in an
     /// [interval](Archive::interval).
     pub lag_ms: u64,
+    /// How long ago it last had everything that the archive had, by the same clock: what is read
+    /// here is no older than that, and than what the primary had not archived then. `None` before
+    /// that is so for the first time since it was opened.
+    pub age_ms: Option<u64>,
     /// Files of the archive that were applied since it was opened.
     pub files: u64,
     /// Full copies that were put in place since it was opened.
@@ -132,6 +137,8 @@ struct Progress {
     reached: u64,
     /// Since when something newer is known.
     behind_since: Option<Instant>,
+    /// When it last had everything.
+    had_all: Option<Instant>,
     record: Option<Record>,
     /// Why it follows no more.
     over: Option<Error>,
@@ -180,20 +187,16 @@ impl Follower {
         let start = Instant::now();
         let mut progress = self.shared.progress();
         loop {
-            let known = progress.record.as_ref().map(|record| record.look_for(token));
-            if let Some(Ok(Some(txid))) = known
-                && txid.get() <= progress.stats.txid
-            {
+            let known = progress.has(token);
+            if known == Some(true) {
                 return Ok(());
             }
             if let Some(error) = &progress.over {
                 return Err(of(error.clone()));
             }
-            // An epoch that began since, and a copy behind a fence, are in a newer record.
-            let is_near = matches!(known, Some(Ok(Some(txid))) if txid.get() <= progress.reached);
-            if is_near || !matches!(known, Some(Ok(_))) {
+            if known.is_none() {
                 drop(progress);
-                let is_there = self.is_reached(token).map_err(of)?;
+                let is_there = self.shared.look_for(token).map_err(of)?;
                 progress = self.shared.progress();
                 if is_there {
                     return Ok(());
@@ -208,29 +211,31 @@ impl Follower {
         }
     }
 
-    /// Whether all that a token names is here, by the record as it is now.
-    fn is_reached(&self, token: ArchiveToken) -> Result<bool> {
-        let archive = &self.shared.archive;
-        let record = leader(&*archive.store, &archive.layout)?;
-        let none = || Error::invalid(format!("{token} says nothing: there is no leader record"));
-        let record = record.ok_or_else(none)?;
-        let Some(txid) = record.look_for(token)? else { return Ok(false) };
-        let mut progress = self.shared.progress();
-        let applied = Txid::new(progress.stats.txid);
-        let is_whole = applied.is_some_and(|applied| !record.needs_copy(applied, txid));
-        let is_reached = txid.get() <= progress.reached && is_whole;
-        progress.record = Some(record);
-        Ok(is_reached)
+    /// Whether it has everything that `token` names, by what it knows. `None` where only the leader
+    /// record as it is now can tell ([`Follower::look_for`]). Never blocks.
+    pub fn has(&self, token: ArchiveToken) -> Option<bool> {
+        self.shared.progress().has(token)
+    }
+
+    /// Asks the leader record whether everything that `token` names is here. What is returned
+    /// blocks for that one request, and may outlive the follower.
+    ///
+    /// # Errors
+    /// Of what is returned: [`Invalid`](ErrorKind::Invalid) for a token of another history, or of
+    /// an epoch that it does not have; [`NotFound`](ErrorKind::NotFound) when what it names may be
+    /// lost; those of a request.
+    pub fn look_for(&self, token: ArchiveToken) -> impl FnOnce() -> Result<bool> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.look_for(token)
     }
 
     /// How far it is.
     pub fn stats(&self) -> FollowerStats {
         let progress = self.shared.progress();
         let behind = progress.behind_since.map_or(0, |since| since.elapsed().as_millis());
-        FollowerStats {
-            lag_ms: u64::try_from(behind).unwrap_or(u64::MAX),
-            ..progress.stats.clone()
-        }
+        let age = progress.had_all.map(|since| since.elapsed().as_millis());
+        let whole = |ms| u64::try_from(ms).unwrap_or(u64::MAX);
+        FollowerStats { lag_ms: whole(behind), age_ms: age.map(whole), ..progress.stats.clone() }
     }
 
     /// Stops following, and closes the database. Waits for a request that is under way.
@@ -293,8 +298,17 @@ impl Archive {
         let beside = directory_of(&path);
         make(&beside)
             .map_err(|error| of(Error::of_io(format!("make {}", beside.display()), error)))?;
-        let lock = lock(&beside.join("follows.lock"), &path)?;
-        let (place, page_size, orphan) = self.begin(&path).map_err(of)?;
+        let lock_path = beside.join("follows.lock");
+        let has_locked = lock_path.exists();
+        let lock = lock(&lock_path, &path)?;
+        let begun = self.begin(&path).inspect_err(|_| {
+            // What is refused leaves nothing behind; a directory that has something stays.
+            if !has_locked {
+                let _ = fs::remove_file(&lock_path);
+                let _ = fs::remove_dir(&beside);
+            }
+        });
+        let (place, page_size, orphan) = begun.map_err(of_file)?;
         let why = format!("this database follows {}: only its primary may write", self.name);
         let replica = Replica::open(options, &path, &why)?;
         let txid = place.from;
@@ -361,7 +375,34 @@ impl Archive {
     }
 }
 
+impl Progress {
+    /// As [`Follower::has`].
+    fn has(&self, token: ArchiveToken) -> Option<bool> {
+        match self.record.as_ref()?.look_for(token) {
+            Ok(Some(txid)) if txid.get() <= self.stats.txid => Some(true),
+            // A copy behind a fence is in a newer record, as is an epoch that began since.
+            Ok(Some(txid)) if txid.get() <= self.reached => None,
+            Ok(_) => Some(false),
+            Err(_) => None,
+        }
+    }
+}
+
 impl Shared {
+    /// As [`Follower::look_for`].
+    fn look_for(&self, token: ArchiveToken) -> Result<bool> {
+        let record = leader(&*self.archive.store, &self.archive.layout)?;
+        let none = || Error::invalid(format!("{token} says nothing: there is no leader record"));
+        let record = record.ok_or_else(none)?;
+        let Some(txid) = record.look_for(token)? else { return Ok(false) };
+        let mut progress = self.progress();
+        let applied = Txid::new(progress.stats.txid);
+        let is_whole = applied.is_some_and(|applied| !record.needs_copy(applied, txid));
+        let is_reached = txid.get() <= progress.reached && is_whole;
+        progress.record = Some(record);
+        Ok(is_reached)
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -428,6 +469,11 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// It had everything that the archive had `then`.
+    fn had_all(&self, then: Instant) {
+        self.progress().had_all = Some(then);
+    }
+
     fn copies(&self, why: &str) {
         self.progress().stats.copied_because = Some(why.to_owned());
     }
@@ -457,6 +503,8 @@ fn lock(lock: &Path, path: &Path) -> monolite::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(lock);
     let file = file.map_err(failed)?;
     match file.try_lock() {
+        // One that was refused has removed it.
+        Ok(()) if !is_at(&file, lock) => self::lock(lock, path),
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let message = format!("another follower has {}", path.display());
@@ -464,6 +512,17 @@ fn lock(lock: &Path, path: &Path) -> monolite::Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
+}
+
+/// Whether the file at `path` is this one.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(is), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (is.dev(), is.ino()) == (there.dev(), there.ino())
+}
+
+/// Whether the file at `path` follows an archive, or did when it was closed last.
+pub fn follows(path: &Path) -> bool {
+    place::record_of(path).exists()
 }
 
 /// The size of the pages of the database at `path`, which is not open.
@@ -482,6 +541,14 @@ fn page_size_of(path: &Path) -> Result<PageSize> {
 /// As an error of the engine.
 fn of(error: Error) -> monolite::Error {
     refusal(error).into()
+}
+
+/// As [`of`], of an error of a beginning: what is refused is a file, and not the archive.
+fn of_file(error: Error) -> monolite::Error {
+    if error.kind() == ErrorKind::Invalid {
+        return Refusal { kind: Kind::Invalid, message: error.to_string() }.into();
+    }
+    of(error)
 }
 
 fn late(token: ArchiveToken, limit: Duration, stats: &FollowerStats) -> monolite::Error {

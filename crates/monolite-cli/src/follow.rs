@@ -42,6 +42,7 @@ struct Figures<'a> {
     lag_txids: u64,
     lag_bytes: u64,
     lag_ms: u64,
+    age_ms: Option<u64>,
     files: u64,
     copies: u64,
     copied_because: Option<&'a str>,
@@ -64,7 +65,9 @@ impl Reporter<'_> {
         let said = &self.said;
         let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
         let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
-        if !stats.is_over && (is_news || said.txid == 0 || is_due) {
+        // Before it has looked, it does not know how far it is.
+        let is_first = said.txid == 0 && stats.age_ms.is_some();
+        if !stats.is_over && (is_news || is_first || is_due) {
             self.failed = say(&stats, self.as_json).err();
             (self.said, self.at) = (stats, Instant::now());
             return self.failed.is_none();
@@ -181,6 +184,7 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
             lag_txids,
             lag_bytes: stats.lag_bytes,
             lag_ms: stats.lag_ms,
+            age_ms: stats.age_ms,
             files: stats.files,
             copies: stats.copies,
             copied_because: stats.copied_because.as_deref(),
@@ -189,7 +193,10 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
         writeln!(stdout(), "{}", serde_json::to_string(&Line { txid, figures })?)?;
         return Ok(());
     }
-    let lag = if stats.lag_ms == 0 {
+    let lag = if stats.last_error.is_some() {
+        let age = |ms| format!("it was up to date {:.1?} ago", Duration::from_millis(ms));
+        stats.age_ms.map_or_else(|| "not up to date".into(), age)
+    } else if stats.lag_ms == 0 {
         "up to date".into()
     } else {
         format!("{lag_txids} TXIDs and {} bytes behind, {} ms", stats.lag_bytes, stats.lag_ms)

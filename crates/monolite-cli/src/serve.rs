@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use monolite_server::{Config, Right, Server, issue_token};
+use monolite_server::{Config, FollowConfig, Right, Server, issue_token};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 
@@ -68,9 +68,12 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
         environment.push((name.clone(), value.map_err(|_| anyhow!("{name} is not UTF-8"))?));
     }
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
-    let arguments::Serve { file, dir, listen, admin, .. } = arguments;
+    let arguments::Serve { file, dir, follow, listen, admin, .. } = arguments;
     if file.is_some() || dir.is_some() {
         (config.file, config.directory) = (file.clone(), dir.clone());
+    }
+    if let Some(url) = follow {
+        config.follow.get_or_insert_with(|| FollowConfig::of(url)).url.clone_from(url);
     }
     config.listen = listen.unwrap_or(config.listen);
     config.admin = admin.or(config.admin);

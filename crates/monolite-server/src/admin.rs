@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +14,16 @@ use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use monolite::archive::ArchiveStats;
-use monolite::{Activity, Database, Stats, TransactionActivity};
+use monolite::{Activity, Stats, TransactionActivity};
 use monolite_archive::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Shared;
 use crate::answers::{Body, Failure, failed, with_type};
-use crate::databases::WAL_LIMIT;
+use crate::databases::{OpenNow, WAL_LIMIT};
 use crate::hrana::ProtocolError;
 use crate::life::Phase;
+use crate::replicas::{self, Replica};
 
 /// One page, which asks for [`Now`] once a second.
 const PAGE: &str = include_str!("admin/page.html");
@@ -47,6 +47,8 @@ struct Health {
     /// Those that are on, by their names in the guide.
     alarms: Vec<&'static str>,
     archive: Option<ArchiveStats>,
+    /// What it is, if it follows a primary.
+    replica: Option<Replica>,
 }
 
 /// The body of a fork, which is that of sqld.
@@ -86,10 +88,12 @@ struct Whole {
     running: Vec<Activity>,
     open_transactions: Vec<TransactionActivity>,
     stats: Stats,
+    replica: Option<Replica>,
 }
 
 impl Whole {
-    fn of((database, path, db): (String, PathBuf, Database)) -> Whole {
+    fn of(open: OpenNow) -> Whole {
+        let OpenNow { name: database, path, database: db, replica } = open;
         let (mut running, mut open_transactions) = (db.running(), db.open_transactions());
         let stats = db.stats();
         let load = Load {
@@ -104,7 +108,8 @@ impl Whole {
         running.truncate(MOST_CALLS);
         open_transactions.truncate(MOST_CALLS);
         let file_bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-        Whole { load, file_bytes, wal_limit_bytes: WAL_LIMIT, running, open_transactions, stats }
+        let wal_limit_bytes = WAL_LIMIT;
+        Whole { load, file_bytes, wal_limit_bytes, running, open_transactions, stats, replica }
     }
 }
 
@@ -205,9 +210,9 @@ async fn time_of_fork(request: Request<Incoming>) -> Result<Option<Timestamp>, P
 fn health(shared: &Shared) -> Result<Response<Body>, Failure> {
     let limit = shared.databases.lag_limit().unwrap_or(LAG_LIMIT);
     let mut is_behind = false;
-    let of = |(database, _, db): (String, PathBuf, Database)| {
+    let of = |OpenNow { name: database, database: db, replica, .. }: OpenNow| {
         let archive = db.stats().archive;
-        let alarms = archive.as_ref().map_or_else(Vec::new, |archive| {
+        let mut alarms = archive.as_ref().map_or_else(Vec::new, |archive| {
             let lags = Duration::from_millis(archive.lag_ms) > limit;
             is_behind |= lags;
             let all = [
@@ -217,7 +222,13 @@ fn health(shared: &Shared) -> Result<Response<Body>, Failure> {
             ];
             all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect()
         });
-        Health { database, alarms, archive }
+        if let Some(Replica { is_fresh, stats, .. }) = &replica {
+            is_behind |= !is_fresh;
+            let all =
+                [("ReplicaBehind", !is_fresh), ("ReplicaFailing", stats.last_error.is_some())];
+            alarms.extend(all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)));
+        }
+        Health { database, alarms, archive, replica }
     };
     let all: Vec<Health> = shared.databases.open_now().into_iter().map(of).collect();
     let mut response = json(&all)?;
@@ -229,8 +240,10 @@ fn health(shared: &Shared) -> Result<Response<Body>, Failure> {
 
 fn metrics(shared: &Shared) -> String {
     let open = shared.databases.open_now();
-    let stats: Vec<_> = open.iter().map(|(name, _, db)| (name.as_str(), db.stats())).collect();
-    shared.metrics.text(shared.streams.count()) + &monolite::prometheus(&stats)
+    let stats: Vec<_> = open.iter().map(|it| (it.name.as_str(), it.database.stats())).collect();
+    shared.metrics.text(shared.streams.count())
+        + &replicas::prometheus(shared.databases.replicas(None).as_deref())
+        + &monolite::prometheus(&stats)
 }
 
 /// Those that `of=one,two` names are whole, then those in which most waits or runs.

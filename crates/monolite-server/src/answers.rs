@@ -20,13 +20,15 @@ impl From<ProtocolError> for Failure {
     fn from(error: ProtocolError) -> Failure {
         let status = match &*error.code {
             "STREAM_EXPIRED" | "DATABASE_NOT_FOUND" | "NOT_FOUND" => StatusCode::NOT_FOUND,
-            "DATABASE_EXISTS" | "DATABASE_IN_USE" | "ARCHIVE_EXISTS" | "COMMITTED_BEFORE" => {
-                StatusCode::CONFLICT
-            }
+            "DATABASE_EXISTS" | "DATABASE_IN_USE" | "ARCHIVE_EXISTS" | "COMMITTED_BEFORE"
+            | "NOT_PRIMARY" => StatusCode::CONFLICT,
             "IDEMPOTENCY_KEY_REUSED" => StatusCode::UNPROCESSABLE_ENTITY,
+            "TOKEN_LOST" => StatusCode::GONE,
             "SQLITE_AUTH" => StatusCode::FORBIDDEN,
             code if code.starts_with("AUTH_") => StatusCode::UNAUTHORIZED,
-            "OVERLOADED" | "DRAINING" | "IDEMPOTENCY_KEY_IN_USE" => StatusCode::SERVICE_UNAVAILABLE,
+            "OVERLOADED" | "DRAINING" | "TOKEN_LATE" | "IDEMPOTENCY_KEY_IN_USE" => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
             "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
             "DATABASE_NOT_OPENED"

@@ -20,12 +20,18 @@ pub struct ArchiveConfig {
     /// How many seconds a commit may wait for the archive before writes are refused and the health
     /// is bad. Default: writes are never refused, and the health is bad after a minute.
     pub lag_limit_seconds: Option<NonZeroU32>,
+    /// Where clients find this server: replicas say it to those who write. At most 1,024 bytes.
+    /// Default: the name of the host, and the number of the process.
+    pub address: Option<String>,
 }
 
 impl ArchiveConfig {
     /// The archive of the database `name`; without a name, that of the only one.
     pub(crate) fn of(&self, name: Option<&str>) -> Result<Archive, Error> {
-        let archive = Archive::at(&self.url_of(name))?;
+        let mut archive = Archive::at(&self.url_of(name))?;
+        if let Some(address) = &self.address {
+            archive = archive.address(address);
+        }
         Ok(match self.lag_limit() {
             Some(limit) => archive.lag_limit(limit),
             None => archive,
@@ -87,7 +93,7 @@ mod tests {
             ("s3://bucket", "s3://bucket/shop"),
             ("s3://bucket/all/?region=a/b", "s3://bucket/all/shop?region=a/b"),
         ] {
-            let config = ArchiveConfig { url: url.into(), lag_limit_seconds: None };
+            let config = ArchiveConfig { url: url.into(), lag_limit_seconds: None, address: None };
             assert_eq!(config.url_of(Some("shop")), expected);
             assert_eq!(config.url_of(None), url);
         }

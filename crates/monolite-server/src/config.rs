@@ -10,12 +10,14 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use monolite::archive::names;
+use monolite_archive::internals::follows;
 use serde::Deserialize;
 
 use crate::archives::ArchiveConfig;
 use crate::auth::AuthConfig;
 use crate::databases::Data;
 use crate::files::ConfigError;
+use crate::replicas::FollowConfig;
 
 /// What a database begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -41,6 +43,8 @@ pub struct Config {
     pub directory: Option<PathBuf>,
     /// Where the databases are archived. Default: nowhere.
     pub archive: Option<ArchiveConfig>,
+    /// Which archive of another server the databases follow; they only read then. Default: none.
+    pub follow: Option<FollowConfig>,
     /// Who may do what. Without it, all who reach the address may do everything.
     pub auth: Option<AuthConfig>,
     /// The server's certificate; without it, the server speaks plain HTTP.
@@ -71,6 +75,7 @@ impl Default for Config {
             file: None,
             directory: None,
             archive: None,
+            follow: None,
             auth: None,
             tls: None,
             plaintext: false,
@@ -120,7 +125,7 @@ impl Config {
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
         let Config {
-            listen, admin, file, directory, archive, auth, tls, plaintext, handover, ..
+            listen, admin, file, directory, follow, auth, tls, plaintext, handover, ..
         } = self;
         if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
             return refuse(format!(
@@ -146,25 +151,7 @@ impl Config {
                 ));
             }
         }
-        if let Some(archive) = archive {
-            let wrong = |error| ConfigError(format!("url in [archive]: {error}"));
-            archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
-            let place = archive.directory();
-            if let Some(place) = place.filter(|place| place.exists() && !place.is_dir()) {
-                let place = place.display();
-                return refuse(format!("url in [archive]: {place} is no directory; name another"));
-            }
-            let own = file.as_deref().map(|file| names::with_ending(file, names::ARCHIVE));
-            let mut taken = [file, &own, directory].into_iter().flatten();
-            let is_taken = |taken: &&PathBuf| place.is_some_and(|place| is_same(place, taken));
-            if let Some(taken) = taken.find(is_taken) {
-                let taken = taken.display();
-                return refuse(format!(
-                    "url in [archive]: the databases have {taken}; name a directory of its own, \
-                     best on another disk"
-                ));
-            }
-        }
+        self.check_archive()?;
         if let Some(path) = handover {
             check_handover(path)?;
             if file.as_deref().is_some_and(|file| is_same(path, file)) {
@@ -175,6 +162,7 @@ impl Config {
         match (file, directory) {
             (Some(file), None) => {
                 check_file(file)?;
+                check_follows(file, follow.is_some())?;
                 Ok(Data::File(file.clone()))
             }
             (None, Some(directory)) if directory.is_dir() => Ok(Data::Directory(directory.clone())),
@@ -184,6 +172,43 @@ impl Config {
             (Some(_), Some(_)) => refuse("set either file or directory, not both".into()),
             (None, None) => refuse("set file (one database) or directory (many)".into()),
         }
+    }
+
+    /// Sees that what is archived or followed can be, apart from the databases.
+    fn check_archive(&self) -> Result<(), ConfigError> {
+        let refuse = |why: String| Err(ConfigError(why));
+        let Config { file, directory, archive, follow, .. } = self;
+        let followed = follow.as_ref().map(FollowConfig::archive);
+        let (section, archive) = match (archive, &followed) {
+            (None, None) => return Ok(()),
+            (Some(archive), None) => ("[archive]", archive),
+            (None, Some(followed)) => ("[follow]", followed),
+            (Some(_), Some(_)) => {
+                return refuse(
+                    "[archive] and [follow] are set; a primary has [archive], and a replica \
+                     [follow]: take one of them out"
+                        .into(),
+                );
+            }
+        };
+        let wrong = |error| ConfigError(format!("url in {section}: {error}"));
+        archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
+        let place = archive.directory();
+        if let Some(place) = place.filter(|place| place.exists() && !place.is_dir()) {
+            let place = place.display();
+            return refuse(format!("url in {section}: {place} is no directory; name another"));
+        }
+        let own = file.as_deref().map(|file| names::with_ending(file, names::ARCHIVE));
+        let mut taken = [file, &own, directory].into_iter().flatten();
+        let is_taken = |taken: &&PathBuf| place.is_some_and(|place| is_same(place, taken));
+        if let Some(taken) = taken.find(is_taken) {
+            let taken = taken.display();
+            return refuse(format!(
+                "url in {section}: the databases have {taken}; name a directory of its own, \
+                 best on another disk"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -226,6 +251,24 @@ fn check_file(file: &Path) -> Result<(), ConfigError> {
         return Err(ConfigError(message));
     }
     Ok(())
+}
+
+/// Sees that the server is for the file what it was made for: a replica's or a primary's.
+fn check_follows(file: &Path, follow: bool) -> Result<(), ConfigError> {
+    let name = file.display();
+    match (follow, follows(file)) {
+        // One with such a directory was a primary's: it can follow another one.
+        (true, false) if file.exists() && !names::with_ending(file, names::ARCHIVE).exists() => {
+            Err(ConfigError(format!(
+                "file = {name} is there, and follows nothing; name a new file, or take [follow] out"
+            )))
+        }
+        (false, true) if file.exists() => Err(ConfigError(format!(
+            "file = {name} is a replica's; add [follow] (--follow URL), or name another file. To \
+             write to it from now on, and not follow any more, delete {name}-archive"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The server puts a socket there, in the place of what there is.
@@ -304,6 +347,11 @@ mod tests {
         let at = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(at("text"), "no database, and no socket").expect("a file");
         std::fs::write(at("sock.new"), "no socket").expect("a file");
+        for file in ["plain.db", "copy.db", "copy.db-archive/follows.json"] {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
+            std::fs::write(path, "").expect("a file");
+        }
         let (one, text, here) = (at("one.db"), at("text"), at(""));
         let of = |all: &[(&str, &str)]| {
             let is_set = |name| all.iter().any(|(set, _)| *set == name);
@@ -331,6 +379,16 @@ mod tests {
             (&[("MONOLITE_ARCHIVE__URL", &text)], "no directory"),
             (&[("MONOLITE_ARCHIVE__URL", &at("one.db"))], "one.db"),
             (&[("MONOLITE_ARCHIVE__URL", &at("one.db-archive"))], "one.db-archive"),
+            (&[("MONOLITE_FOLLOW__URL", &at("one.db"))], "url in [follow]"),
+            (
+                &[("MONOLITE_FOLLOW__URL", &at("a")), ("MONOLITE_ARCHIVE__URL", &at("b"))],
+                "take one of them out",
+            ),
+            (
+                &[("MONOLITE_FOLLOW__URL", &at("a")), ("MONOLITE_FILE", &at("plain.db"))],
+                "follows nothing",
+            ),
+            (&[("MONOLITE_FILE", &at("copy.db"))], "a replica's"),
             (
                 &[
                     ("MONOLITE_ARCHIVE__URL", &format!("file://{here}")),
@@ -342,6 +400,9 @@ mod tests {
             let error = of(variables).expect_err(named).to_string();
             assert!(error.contains(named), "{error}");
         }
+        let follow = ("MONOLITE_FOLLOW__URL", &*at("archive"));
+        of(&[follow]).expect("it is new");
+        of(&[follow, ("MONOLITE_FILE", &at("copy.db"))]).expect("it follows");
         let archive = ("MONOLITE_ARCHIVE__URL", &*at("archive"));
         let socket = ("MONOLITE_HANDOVER", &*at("one.sock"));
         of(&[listen("127.0.0.1:2"), admin, archive, socket]).expect("it is right");

@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hyper::header::HeaderValue;
 use monolite::archive::names;
 use monolite::{Database, Options};
-use monolite_archive::internals::may_lack;
-use monolite_archive::{Archive, ErrorKind, Restored, Target, Timestamp};
+use monolite_archive::internals::{follows, may_lack};
+use monolite_archive::{Archive, ErrorKind, Follower, Restored, Target, Timestamp};
 use serde::Serialize;
-use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::life::{DRAIN, Entered, Life, Phase};
+use crate::replicas::{ASKING, FollowConfig, Replica, not_primary, primary_of, written};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -53,28 +55,77 @@ pub(crate) struct Listed {
 pub(crate) struct Databases {
     data: Data,
     archive: Option<ArchiveConfig>,
+    /// Instead of an archive of its own.
+    follow: Option<FollowConfig>,
+    /// Places for requests that ask the store of what is followed.
+    pub(crate) asking: Arc<Semaphore>,
     places: Mutex<HashMap<String, Arc<Place>>>,
 }
 
 /// A database, if it is open. A user has the lock to read, and what opens or closes it to write.
 struct Place {
     path: PathBuf,
-    database: Arc<RwLock<Option<Database>>>,
+    database: Arc<RwLock<Option<Open>>>,
     last_use: Mutex<Instant>,
+}
+
+/// An open database.
+enum Open {
+    Primary(Database),
+    Replica(Follower),
+}
+
+impl Open {
+    fn database(&self) -> &Database {
+        match self {
+            Open::Primary(database) => database,
+            Open::Replica(follower) => follower.database(),
+        }
+    }
+
+    fn close(self) -> monolite::Result<()> {
+        match self {
+            Open::Primary(database) => database.close(),
+            Open::Replica(follower) => follower.close(),
+        }
+    }
+}
+
+/// A database that is open now.
+pub(crate) struct OpenNow {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) database: Database,
+    /// If it follows.
+    pub(crate) replica: Option<Replica>,
 }
 
 /// A database that stays open while this is held.
 pub(crate) struct InUse {
     pub(crate) name: String,
     place: Arc<Place>,
-    guard: OwnedRwLockReadGuard<Option<Database>, Database>,
+    guard: OwnedRwLockReadGuard<Option<Open>, Open>,
+    /// Of its own.
+    pub(crate) has_archive: bool,
     #[expect(dead_code, reason = "it is held")]
     entered: Option<Entered>,
 }
 
 impl InUse {
     pub(crate) fn database(&self) -> &Database {
-        &self.guard
+        self.guard.database()
+    }
+
+    /// The token of what was written, if it has an archive of its own.
+    pub(crate) async fn written(&self) -> Option<HeaderValue> {
+        if self.has_archive { Some(written(self.database().clone()).await) } else { None }
+    }
+
+    pub(crate) fn follower(&self) -> Option<&Follower> {
+        match &*self.guard {
+            Open::Primary(_) => None,
+            Open::Replica(follower) => Some(follower),
+        }
     }
 }
 
@@ -86,7 +137,21 @@ impl Drop for InUse {
 
 impl Databases {
     pub(crate) fn new(data: Data, archive: Option<ArchiveConfig>) -> Databases {
-        Databases { data, archive, places: Mutex::default() }
+        let asking = Arc::new(Semaphore::new(ASKING));
+        Databases { data, archive, follow: None, asking, places: Mutex::default() }
+    }
+
+    /// The same, as replicas of an archive.
+    pub(crate) fn following(self, follow: Option<FollowConfig>) -> Databases {
+        Databases { follow, ..self }
+    }
+
+    /// The replicas that are open, or that of `name`; `None` where there are primaries.
+    pub(crate) fn replicas(&self, name: Option<&str>) -> Option<Vec<(String, Replica)>> {
+        self.follow.as_ref()?;
+        let open = self.open_now().into_iter();
+        let open = open.filter(|open| name.is_none_or(|name| name == open.name));
+        Some(open.filter_map(|open| Some((open.name, open.replica?))).collect())
     }
 
     /// How long a commit may wait for its archive, if that was said.
@@ -101,11 +166,16 @@ impl Databases {
         mut entered: Option<Entered>,
     ) -> Result<InUse, ProtocolError> {
         let (name, path) = self.path_of(name)?;
-        let place = self.place(&name, &path)?;
+        let mut place = self.place(&name, &path);
+        if place.is_err() && self.is_followed(&name).await? {
+            place = Ok(self.place_at(&name, &path));
+        }
+        let place = place?;
         loop {
             let guard = Arc::clone(&place.database).read_owned().await;
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                return Ok(InUse { name, place, guard, entered });
+                let has_archive = self.archive.is_some();
+                return Ok(InUse { name, place, guard, has_archive, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
             if closed.is_none() {
@@ -125,10 +195,18 @@ impl Databases {
         &self,
         name: &str,
         path: &Path,
-    ) -> impl FnOnce() -> Result<Database, ProtocolError> + Send + use<> {
-        let (path, archive) = (path.to_owned(), self.archive.clone());
+    ) -> impl FnOnce() -> Result<Open, ProtocolError> + Send + use<> {
+        let (path, archive, follow) = (path.to_owned(), self.archive.clone(), self.follow.clone());
         let name = self.is_of_several().then(|| name.to_owned());
         move || {
+            let options = Options::new().wal_limit_bytes(WAL_LIMIT).value_limit_bytes(VALUE_BYTES);
+            if let Some(follow) = follow {
+                let follower = follow.open(name.as_deref(), options, &path);
+                return follower.map(Open::Replica).map_err(|error| not_opened(&path, &error));
+            }
+            if follows(&path) {
+                return Err(not_opened(&path, &"it is a replica's; serve it with [follow]"));
+            }
             if !path.exists() {
                 if name.is_some() {
                     return Err(unknown());
@@ -137,14 +215,27 @@ impl Databases {
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
                 free.map_err(|error| not_opened(&path, &error.message))?;
             }
-            let options = Options::new().wal_limit_bytes(WAL_LIMIT).value_limit_bytes(VALUE_BYTES);
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
                 Ok(Some(archive)) => options.archive(archive),
                 Ok(None) => options,
                 Err(error) => return Err(not_opened(&path, &error)),
             };
-            options.open(&path).map_err(|error| not_opened(&path, &error))
+            options.open(&path).map(Open::Primary).map_err(|error| not_opened(&path, &error))
         }
+    }
+
+    /// Whether there is an archive of `name` to be followed, though it has no file yet.
+    async fn is_followed(&self, name: &str) -> Result<bool, ProtocolError> {
+        let Some(follow) = &self.follow else { return Ok(false) };
+        let asking = Arc::clone(&self.asking).acquire_owned().await;
+        let (archive, url) = (follow.archive(), follow.archive().url_of(Some(name)));
+        let name = name.to_owned();
+        blocking(move || {
+            let _asking = asking;
+            let leader = archive.of(Some(&name)).and_then(|archive| archive.leader());
+            leader.map(|leader| leader.is_some()).map_err(|error| not_opened(url.as_ref(), &error))
+        })
+        .await
     }
 
     fn is_of_several(&self) -> bool {
@@ -191,14 +282,20 @@ impl Databases {
     }
 
     /// The databases that are open now, with their names and files.
-    pub(crate) fn open_now(&self) -> Vec<(String, PathBuf, Database)> {
+    pub(crate) fn open_now(&self) -> Vec<OpenNow> {
         let places = lock(&self.places);
         let open = |(name, place): (&String, &Arc<Place>)| {
-            let database = place.database.try_read().ok()?;
-            Some((name.clone(), place.path.clone(), database.as_ref()?.clone()))
+            let open = place.database.try_read().ok()?;
+            let open = open.as_ref()?;
+            let replica = match open {
+                Open::Primary(_) => None,
+                Open::Replica(follower) => Some(Replica::of(follower, self.follow.as_ref()?)),
+            };
+            let (name, path) = (name.clone(), place.path.clone());
+            Some(OpenNow { name, path, database: open.database().clone(), replica })
         };
         let mut all: Vec<_> = places.iter().filter_map(open).collect();
-        all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        all.sort_by(|one, other| one.name.cmp(&other.name));
         all
     }
 
@@ -207,7 +304,7 @@ impl Databases {
         let open = self.open_now();
         let listed = |name: String, path: &Path| {
             let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-            let is_open = open.iter().any(|(open, ..)| *open == name);
+            let is_open = open.iter().any(|open| open.name == name);
             Listed { name, bytes, is_open }
         };
         let directory = match &self.data {
@@ -316,7 +413,7 @@ impl Databases {
         // Its place stays: others may wait for it, and two places would be two openings.
         blocking(move || {
             let _entered = entered;
-            let closed = open.take().map_or(Ok(()), |database| database.close());
+            let closed = open.take().map_or(Ok(()), Open::close);
             let closed = closed.map_err(|error| not_deleted(error.to_string()));
             let removed = closed.and_then(|()| remove(&path));
             drop(open);
@@ -329,6 +426,9 @@ impl Databases {
         if matches!(self.data, Data::File(_)) {
             let message = "the server has one file; serve a directory to create databases in";
             return Err(ProtocolError::new("BLOCKED", message));
+        }
+        if let Some(all) = self.replicas(None) {
+            return Err(not_primary(primary_of(&all)));
         }
         self.path_of(Some(name))
     }
@@ -347,18 +447,19 @@ impl Databases {
     }
 
     /// Closes the databases that have not been used for so long, unless their archives lack
-    /// something: closed, they would be seen no more.
+    /// something: closed, they would be seen no more. The only replica goes on to follow.
     pub(crate) fn close_idle(&self, time: Duration) {
-        let is_archived = |database: &Database| {
-            let stats = database.stats();
-            stats.archive.is_none_or(|archive| archive.lag_ms == 0)
+        let is_of_several = self.is_of_several();
+        let may = |open: &Open| match open {
+            Open::Primary(db) => db.stats().archive.is_none_or(|archive| archive.lag_ms == 0),
+            Open::Replica(_) => is_of_several,
         };
-        self.close_unused(time, is_archived).detach_all();
+        self.close_unused(time, may).detach_all();
     }
 
     /// Copies the WAL of each into its file, so that little is left for its close.
     pub(crate) async fn checkpoint_all(&self) {
-        for (_, path, database) in self.open_now() {
+        for OpenNow { path, database, .. } in self.open_now() {
             let done = tokio::task::spawn_blocking(move || database.checkpoint().wait()).await;
             if let Ok(Err(error)) = done {
                 crate::log::error(&format!("{}: {error}", path.display()));
@@ -396,14 +497,14 @@ impl Databases {
         let told = |path: &Path, error: String| {
             format!("the archive of {} is away; try again later: {error}", path.display())
         };
-        for (_, path, database) in &open {
+        for OpenNow { path, database, .. } in &open {
             let stats = database.stats().archive?;
             if let Some(error) = stats.last_error.filter(|_| stats.lag_ms > 0) {
                 return Some(told(path, error));
             }
         }
         // Where nothing is written, nothing has failed. One store has all archives.
-        let (name, path, database) = open.into_iter().next()?;
+        let OpenNow { name, path, database, .. } = open.into_iter().next()?;
         let has_begun = database.stats().archive?.epoch > 0;
         let (config, name) = (config.clone(), self.is_of_several().then_some(name));
         let asks = tokio::task::spawn_blocking(move || {
@@ -422,17 +523,18 @@ impl Databases {
     }
 
     /// Closes them at once: each waits for its archive.
-    fn close_unused(&self, time: Duration, may: impl Fn(&Database) -> bool) -> JoinSet<()> {
+    fn close_unused(&self, time: Duration, may: impl Fn(&Open) -> bool) -> JoinSet<()> {
         let mut closing = JoinSet::new();
         for place in lock(&self.places).values() {
             if lock(&place.last_use).elapsed() < time {
                 continue;
             }
             let Ok(mut open) = Arc::clone(&place.database).try_write_owned() else { continue };
-            if let Some(database) = open.take_if(|database| may(database)) {
+            if let Some(closes) = open.take_if(|open| may(open)) {
                 let path = place.path.clone();
                 closing.spawn_blocking(move || {
-                    let closed = database.close();
+                    let database = closes.database().clone();
+                    let closed = closes.close();
                     if let Err(error) = &closed {
                         crate::log::error(&format!("{}: {error}", path.display()));
                     }

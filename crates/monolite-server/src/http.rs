@@ -19,6 +19,7 @@ use crate::hrana::{
 };
 use crate::life::{Phase, draining};
 use crate::memory::{End, SMALL, Taken, charged, no_memory};
+use crate::replicas::{self, TOKEN};
 use crate::stream::cursor::Entries;
 use crate::stream::keyed::{Key, Record};
 use crate::stream::{Answer, Stored, Stream};
@@ -87,7 +88,7 @@ async fn relay(
 
 /// The endpoint of a path, for figures: one of few.
 fn endpoint(path: &str) -> &'static str {
-    let known = ["/pipeline", "/cursor", "/execute", "/batch", "/health", "/version"];
+    let known = ["/pipeline", "/cursor", "/execute", "/batch", "/health", "/primary", "/version"];
     known.into_iter().find(|end| path.ends_with(end)).unwrap_or("other")
 }
 
@@ -119,8 +120,16 @@ async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>
         (Method::GET, "/v1" | "/v2" | "/v3" | "/v3-protobuf") => {
             Ok(text("This server speaks Hrana over HTTP."))
         }
-        (Method::GET, "/health") if shared.life.phase() >= Phase::Stops => Err(draining().into()),
-        (Method::GET, "/health") => Ok(text("ok")),
+        (Method::GET, "/health" | "/primary") if shared.life.phase() >= Phase::Stops => {
+            Err(draining().into())
+        }
+        (Method::GET, "/health") => match shared.databases.replicas(database.as_deref()) {
+            Some(all) => Ok(replicas::health(&all)),
+            None => Ok(text("ok")),
+        },
+        (Method::GET, "/primary") => {
+            Ok(replicas::primary(shared.databases.replicas(None).as_deref()))
+        }
         (Method::GET, "/version") => Ok(text(concat!("monolite ", env!("CARGO_PKG_VERSION")))),
         (Method::POST, "/v2/pipeline" | "/v3/pipeline") => {
             pipeline(shared, asked, database, Encoding::Json).await
@@ -189,6 +198,8 @@ struct Session {
     principal: Principal,
     right: Right,
     database: Option<String>,
+    /// What the database must have.
+    token: Option<HeaderValue>,
 }
 
 fn enter(
@@ -206,7 +217,8 @@ fn enter(
     let right = principal.right(name).ok_or_else(|| {
         ProtocolError::new("SQLITE_AUTH", "the token gives no right to this database")
     })?;
-    Ok(Session { principal, right, database })
+    let token = request.headers().get(TOKEN).cloned();
+    Ok(Session { principal, right, database, token })
 }
 
 /// Reads what is left of a request's body.
@@ -264,7 +276,7 @@ async fn stream(
     session: &Session,
     baton: Option<&str>,
 ) -> Result<(Held, String), Failure> {
-    let Session { principal, right, database } = session;
+    let Session { principal, right, database, token } = session;
     let proof = principal.proof(*right);
     let held = match baton.filter(|baton| *baton != NO_STATE) {
         // It has entered before, and its transaction may end also while the server stops.
@@ -277,7 +289,16 @@ async fn stream(
             shared.streams.open(stream, database, &shared.kept, principal.holder())?
         }
     };
-    Ok((held, proof))
+    match shared.wait_for(&held.database, token.as_ref()).await {
+        Ok(()) => Ok((held, proof)),
+        Err(error) => {
+            // Its transaction goes on, with the same baton.
+            if held.has_state() {
+                held.keep();
+            }
+            Err(error.into())
+        }
+    }
 }
 
 async fn pipeline(
@@ -296,7 +317,7 @@ async fn pipeline(
     let weight = pipeline.requests.iter().map(StreamRequest::weight).sum();
     let answer = admit(shared, asked, weight)?;
     let kept = answer.clone();
-    let (answer, is_repeated) = match key {
+    let ((answer, written), is_repeated) = match key {
         Some(key) => {
             // It goes on if the client leaves: a repetition waits for its end.
             let shared = Arc::clone(shared);
@@ -316,7 +337,7 @@ async fn pipeline(
         Encoding::Json => "application/json",
         Encoding::Protobuf => "application/x-protobuf",
     };
-    let mut answer = charge(asked, kind, bytes, kept);
+    let mut answer = with_token(charge(asked, kind, bytes, kept), written);
     if is_repeated {
         answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -331,7 +352,7 @@ async fn once(
     encoding: Encoding,
     answer: Answer,
     key: Key,
-) -> Result<(PipelineResponse, bool), Failure> {
+) -> Result<((PipelineResponse, Option<HeaderValue>), bool), Failure> {
     let name = session.database.as_deref();
     let _turn = shared.keys.turn(name.unwrap_or(ONLY), key.text()).await?;
     let mut held = stream(shared, session, pipeline.baton.as_deref()).await;
@@ -351,8 +372,14 @@ async fn once(
     Ok((answer, is_repeated))
 }
 
-/// Runs the requests of a pipeline. The stream ends before the answer waits for memory: what others
-/// do not read is not its work.
+/// `answer` with the token of what was written, if it was.
+fn with_token(mut answer: Response<Body>, token: Option<HeaderValue>) -> Response<Body> {
+    token.map(|token| answer.headers_mut().insert(TOKEN, token));
+    answer
+}
+
+/// Runs the requests of a pipeline; gives the token of what they wrote, too. The stream ends before
+/// the answer is sent: what a client does not read is not its work.
 async fn run(
     shared: &Shared,
     (mut held, proof): (Held, String),
@@ -360,13 +387,17 @@ async fn run(
     encoding: Encoding,
     answer: Answer,
     key: Option<(Key, Option<Record>)>,
-) -> Result<PipelineResponse, ProtocolError> {
-    let crate::streams::Session { stream, stored, .. } = &mut *held;
+) -> Result<(PipelineResponse, Option<HeaderValue>), ProtocolError> {
+    let crate::streams::Session { stream, stored, database, .. } = &mut *held;
+    let mut has_written = false;
     if let Some((key, known)) = key {
+        has_written = known.is_some();
         stream.begin_once(key, known, &answer);
     }
     let ran = stream.run_all(requests, stored, encoding, &answer);
     let (results, is_closed) = shared.life.unless_cut(ran).await?;
+    has_written |= stream.take_written();
+    let written = if has_written { database.written().await } else { None };
     let baton = match (is_closed, held.has_state()) {
         (true, _) => None,
         (false, false) => Some(NO_STATE.to_owned()),
@@ -376,7 +407,7 @@ async fn run(
             Some(baton)
         }
     };
-    Ok(PipelineResponse { baton, results })
+    Ok((PipelineResponse { baton, results }, written))
 }
 
 /// A client must not take itself for protected where it is not.
@@ -401,6 +432,9 @@ async fn cursor(
     let CursorRequest { baton, batch } = CursorRequest::decode(&asked.body, encoding)?;
     let answer = admit(shared, asked, batch.weight())?;
     let (mut held, proof) = stream(shared, &session, baton.as_deref()).await?;
+    // What it writes is not known before it is answered.
+    let writes = held.database.has_archive && held.stream.may_write_by(&batch);
+    let written = writes.then(replicas::unknown);
     let mut head = Vec::new();
     let baton = shared.streams.next_baton(&mut held, &proof);
     encode_cursor_head(Some(&baton), encoding, &mut head);
@@ -438,7 +472,7 @@ async fn cursor(
         Encoding::Protobuf => "application/x-protobuf",
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    Ok(with_token(response, written))
 }
 
 /// One statement or batch, without a stream: version 1.
@@ -453,13 +487,13 @@ async fn alone(
     body(shared, asked).await?;
     let request = decode(&asked.body)?;
     let answer = admit(shared, asked, request.weight())?;
-    let ran = run_alone(shared, session, request, &answer).await?;
+    let (ran, written) = run_alone(shared, session, request, &answer).await?;
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
         StreamResponse::Batch(result) => result.encode_v1(),
         _ => unreachable!("a statement or a batch was run"),
     };
-    Ok(charge(asked, "application/json", bytes, answer))
+    Ok(with_token(charge(asked, "application/json", bytes, answer), written))
 }
 
 /// Runs `request` on a stream of its own. An error has a status, since version 1 has no other place
@@ -469,12 +503,13 @@ async fn run_alone(
     session: Session,
     request: StreamRequest,
     answer: &Answer,
-) -> Result<StreamResponse, Failure> {
+) -> Result<(StreamResponse, Option<HeaderValue>), Failure> {
     let database = shared.database(session.database.as_deref(), Phase::Stops).await?;
+    shared.wait_for(&database, session.token.as_ref()).await?;
     let mut stream = Stream::new(&database, &session.principal, session.right);
     let stored = &mut Stored::default();
     let ran = stream.run(request, stored, Encoding::Json, answer);
-    shared.life.unless_cut(ran).await?.map_err(|error| {
+    let ran = shared.life.unless_cut(ran).await?.map_err(|error| {
         let status = match &*error.code {
             "SQLITE_BUSY" => StatusCode::SERVICE_UNAVAILABLE,
             "SQLITE_IOERR" | "SQLITE_FULL" | "SQLITE_CORRUPT" | "SQLITE_NOMEM" => {
@@ -483,5 +518,7 @@ async fn run_alone(
             _ => StatusCode::BAD_REQUEST,
         };
         Failure(status, error)
-    })
+    })?;
+    let written = if stream.take_written() { database.written().await } else { None };
+    Ok((ran, written))
 }

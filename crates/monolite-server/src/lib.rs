@@ -19,6 +19,7 @@ mod databases;
 mod keys;
 mod metrics;
 mod names;
+mod replicas;
 mod streams;
 mod tls;
 
@@ -39,6 +40,7 @@ pub use auth::{AuthConfig, Right, issue_token};
 pub use config::{Config, TlsConfig};
 pub use files::ConfigError;
 pub use local::Local;
+pub use replicas::FollowConfig;
 pub use server::{Listening, Server};
 
 use std::sync::Arc;
@@ -73,6 +75,17 @@ impl Shared {
         let entered = self.life.enter(refused).await?;
         // It may wait for a fork, which no end waits for.
         self.life.unless_cut(self.databases.get(name, Some(entered))).await?
+    }
+
+    /// Waits until `database` has what a client's `token` names. A primary has it.
+    async fn wait_for(
+        &self,
+        database: &databases::InUse,
+        token: Option<&hyper::header::HeaderValue>,
+    ) -> Result<(), ProtocolError> {
+        let (Some(follower), Some(token)) = (database.follower(), token) else { return Ok(()) };
+        let waits = replicas::wait_for(follower, token, &self.databases.asking);
+        self.life.unless_cut(waits).await?
     }
 }
 

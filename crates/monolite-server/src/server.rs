@@ -117,6 +117,7 @@ impl Server {
     /// As [`Config::check`]; when a key, a token or a certificate cannot be read.
     pub fn new(config: &Config) -> Result<Server, ConfigError> {
         let databases = Databases::new(config.check()?, config.archive.clone());
+        let databases = databases.following(config.follow.clone());
         let authenticator = match &config.auth {
             Some(auth) => Authenticator::load(auth)?,
             None => Authenticator::Open,

@@ -41,6 +41,7 @@ use crate::hrana::{
 };
 use crate::memory::{Memory, SMALL, Taken};
 use crate::names;
+use crate::replicas::not_primary;
 use keyed::{Once, Outcome, Record};
 
 /// Texts that a stream or a connection may store, and the length of one.
@@ -270,9 +271,8 @@ pub(crate) struct Stream {
     db: Database,
     /// The same without foreign keys, while the client has set them off.
     without_keys: Option<Database>,
-    right: Right,
-    /// For an error, if it is the right that forbids a write.
-    why_read_only: &'static str,
+    /// What a write is answered, if the stream only reads.
+    refusal: Option<ProtocolError>,
     state: State,
     /// The savepoints that are open, if the first of them began the transaction.
     savepoints: Vec<String>,
@@ -283,6 +283,8 @@ pub(crate) struct Stream {
     record: Record,
     /// Its idempotency key.
     once: Option<Once>,
+    /// Whether it may have written since that was asked.
+    has_written: bool,
 }
 
 enum State {
@@ -296,27 +298,42 @@ impl Stream {
     pub(crate) fn new(database: &InUse, principal: &Principal, right: Right) -> Stream {
         let db =
             database.database().with_principal(principal.id).named(names::kept(&principal.name));
-        Stream {
-            why_read_only: principal.why_read_only(),
-            ..Stream::of(db.with_time_limit(STATEMENT_TIME), right)
-        }
+        let follower = database.follower();
+        let right = if follower.is_some() { Right::ReadOnly } else { right };
+        let refusal = match (right, follower) {
+            // Also where the token would give the right to read only: elsewhere that is told.
+            (_, Some(follower)) => Some(not_primary(&follower.stats().primary)),
+            (Right::ReadOnly, None) => Some(read_only(principal.why_read_only())),
+            (Right::ReadWrite, None) => None,
+        };
+        Stream { refusal, ..Stream::of(db.with_time_limit(STATEMENT_TIME), right) }
     }
 
     /// A stream whose calls are those of the handle `db`.
     pub(crate) fn of(db: Database, right: Right) -> Stream {
-        let db = if right == Right::ReadWrite { db } else { db.read_only() };
+        let (db, refusal) = match right {
+            Right::ReadWrite => (db, None),
+            Right::ReadOnly => {
+                (db.read_only(), Some(read_only("the database was opened to be read only")))
+            }
+        };
         Stream {
             db,
             without_keys: None,
-            right,
-            why_read_only: "the database was opened to be read only",
+            refusal,
             state: State::Idle,
             savepoints: Vec::new(),
             last: Last::default(),
             has_changed: false,
             record: Record::default(),
             once: None,
+            has_written: false,
         }
+    }
+
+    /// Whether it may have written since this was asked.
+    pub(crate) fn take_written(&mut self) -> bool {
+        take(&mut self.has_written)
     }
 
     /// The handle for what begins now.
@@ -407,12 +424,10 @@ impl Stream {
         done.map_err(|error| self.explained(error))
     }
 
-    /// `error`, with the remedy if it is the right that forbids a write.
+    /// `error`, with the remedy if the stream only reads and that is why.
     fn explained(&self, error: ProtocolError) -> ProtocolError {
-        match self.right == Right::ReadOnly && error.code == "SQLITE_READONLY" {
-            true => read_only(self.why_read_only),
-            false => error,
-        }
+        let refusal = self.refusal.as_ref().filter(|_| error.code == "SQLITE_READONLY");
+        refusal.cloned().unwrap_or(error)
     }
 
     /// Ends the stream's transaction, if it has one open.
@@ -497,7 +512,7 @@ impl Stream {
     /// Runs a statement as a transaction of its own.
     async fn autocommit(&mut self, what: &Arc<Prepared>) -> Result<StmtResult, ProtocolError> {
         let (reading, last) = (Reading::of(&what.sql), self.last);
-        if reading != Reading::No || self.right == Right::ReadOnly {
+        if reading != Reading::No || self.refusal.is_some() {
             let what = Arc::clone(what);
             let read = self.db.read_durable(move |tx| {
                 if reading != Reading::Yes && !tx.describe(&what.sql)?.is_read_only {
@@ -528,10 +543,7 @@ impl Stream {
     }
 
     fn may_write(&self) -> Result<(), ProtocolError> {
-        match self.right {
-            Right::ReadWrite => Ok(()),
-            Right::ReadOnly => Err(read_only(self.why_read_only)),
-        }
+        self.refusal.clone().map_or(Ok(()), Err)
     }
 
     /// The stream's transaction, begun now if it was not before.
@@ -564,6 +576,7 @@ impl Stream {
             State::Begun { .. } => Ok(()),
             State::Open { tx, is_read_only } => {
                 let keyed = if is_read_only { None } else { self.keyed()? };
+                self.has_written |= !is_read_only;
                 let answered = Outcome::Done(nothing(encoding, Instant::now()));
                 let ended = self.commit_with(keyed, tx, answered).await;
                 ended.map_err(|error| protocol_error(&error))

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::OwnedMutexGuard;
@@ -188,7 +188,7 @@ impl Streams {
         let mut bytes = [&held.number[..], &held.requests.to_be_bytes()].concat();
         let mac = hmac::sign(&self.key, &message(&bytes, &held.database.name, principal));
         bytes.extend_from_slice(mac.as_ref());
-        STANDARD_NO_PAD.encode(bytes)
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// Ends the streams that have waited too long for their next request.
@@ -230,7 +230,7 @@ impl Streams {
     }
 
     fn read(&self, baton: &str, database: &str, principal: &str) -> Option<(Number, u64)> {
-        let bytes = STANDARD_NO_PAD.decode(baton).ok()?;
+        let bytes = URL_SAFE_NO_PAD.decode(baton).ok()?;
         let (signed, mac) = bytes.split_at_checked(24)?;
         hmac::verify(&self.key, &message(signed, database, principal), mac).ok()?;
         let (number, requests) = signed.split_at(16);

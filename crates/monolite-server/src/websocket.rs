@@ -43,6 +43,7 @@ use crate::hrana::{
 use crate::life::{Phase, draining};
 use crate::memory::{Memory, Metered, SMALL, Taken, Unfinished, keep_only};
 use crate::places::Place;
+use crate::replicas::TOKEN;
 use crate::stream::cursor::Entries;
 use crate::stream::{ANSWER_BYTES, Answer, Stored, Stream};
 
@@ -90,6 +91,11 @@ pub(crate) fn upgrade(
     let key = key.ok_or_else(|| {
         ProtocolError::new("WEBSOCKET_HANDSHAKE_INVALID", "the header Sec-WebSocket-Key is missing")
     })?;
+    if request.headers().contains_key(TOKEN) {
+        // A client must not count on what is not waited for.
+        let message = "a WebSocket takes no Monolite-Token; connect by HTTP";
+        return Err(ProtocolError::new("TOKEN_INVALID", message).into());
+    }
     let accept = derive_accept_key(key.as_bytes());
     let (protocol, encoding) = protocol(request.headers())?;
     let place = request.extensions_mut().remove::<Place>();

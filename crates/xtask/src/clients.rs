@@ -20,6 +20,9 @@ const GO_DRIVER: &str = "github.com/tursodatabase/libsql-client-go";
 /// Programs that use HTTP alone.
 const HTTP_ONLY: [&str; 3] = ["keyed.js", "web.js", "prisma.js"];
 
+/// The program with two servers: a primary, and its replica.
+const REPLICA: &str = "replica.js";
+
 /// Where the clients are, and what has become of them.
 pub(crate) struct Clients {
     root: PathBuf,
@@ -64,6 +67,12 @@ impl Clients {
         let generate = "PRISMA_SCHEMA_ENGINE_BINARY=/bin/true npx prisma generate";
         self.program("prisma generate", command(&place, "sh").args(["-c", generate]));
         for name in programs(&place, "js")? {
+            if name == REPLICA {
+                let (primary, replica) = self.serve_both()?;
+                let urls = [&*name, &primary.url, &replica.url];
+                self.program(&name, command(&place, "node").args(urls));
+                continue;
+            }
             let served = self.serve()?;
             self.program(&name, command(&place, "node").args([&name, &served.url]));
             if !HTTP_ONLY.contains(&&*name) {
@@ -143,8 +152,26 @@ impl Clients {
         for ending in ["db", "db-wal", "db-shm"] {
             let _was_not_there = fs::remove_file(file.with_extension(ending));
         }
-        let mut command = Command::new(self.root.join("target/debug/monolite"));
-        command.arg("serve").arg(&file).args(["--listen", "127.0.0.1:0"]);
+        self.serve_file(&file, &mut Command::new(self.root.join("target/debug/monolite")))
+    }
+
+    /// A server whose database is archived, and one that follows it.
+    fn serve_both(&self) -> anyhow::Result<(Served, Served)> {
+        let place = self.scratch.join("replica");
+        let _was_not_there = fs::remove_dir_all(&place);
+        fs::create_dir(&place)?;
+        let serve = |file: &str, variable: &str| {
+            let mut command = Command::new(self.root.join("target/debug/monolite"));
+            command.env(variable, place.join("archive"));
+            self.serve_file(&place.join(file), &mut command)
+        };
+        // It serves once the first copy is archived.
+        let primary = serve("primary.db", "MONOLITE_ARCHIVE__URL")?;
+        Ok((primary, serve("replica.db", "MONOLITE_FOLLOW__URL")?))
+    }
+
+    fn serve_file(&self, file: &Path, command: &mut Command) -> anyhow::Result<Served> {
+        command.arg("serve").arg(file).args(["--listen", "127.0.0.1:0"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut served = Served { child: child.context("no server starts")?, url: String::new() };
         let output = served.child.stdout.take().context("the output is a pipe")?;

@@ -73,9 +73,13 @@ impl Following {
         let interval = self.shared.archive.interval;
         let mut rest = interval;
         while !self.shared.is_ending() {
+            let then = Instant::now();
             match self.turn() {
                 Ok(true) => rest = Duration::ZERO,
-                Ok(false) => rest = interval,
+                Ok(false) => {
+                    self.shared.had_all(then);
+                    rest = interval;
+                }
                 Err(error) => {
                     rest = (rest.max(interval) * 2).min(REST.max(interval));
                     // Until it is mended, each look is at everything.
@@ -102,6 +106,8 @@ impl Following {
         if turned {
             self.looked = Some(Instant::now());
         } else if looked.elapsed() > self.shared.archive.interval * LOOK_PARTS {
+            // An archive that is gone has no next slot either.
+            self.look_at_record()?;
             self.looked = Some(Instant::now());
             if self.is_passed()? {
                 return self.catch_up();

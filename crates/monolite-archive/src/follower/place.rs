@@ -52,7 +52,7 @@ impl Place {
 
     /// That of the file at `path`; `None` when it follows nothing.
     pub(super) fn read(path: &Path) -> Result<Option<Place>> {
-        let record = directory_of(path).join(NAME);
+        let record = record_of(path);
         let text = match fs::read(&record) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -117,4 +117,9 @@ impl Place {
 /// Where large pieces of files are kept, and whole ones.
 pub(super) fn scratch_of(path: &Path) -> PathBuf {
     directory_of(path).join("follow.db")
+}
+
+/// The record of the file at `path`.
+pub(super) fn record_of(path: &Path) -> PathBuf {
+    directory_of(path).join(NAME)
 }

@@ -440,12 +440,17 @@ fn writes_are_refused_by_name() {
     // Another follower, and a file that is something else, are refused.
     let second = Follower::open(&bench.url(), followed(&bench)).map(drop).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Overloaded, "{second}");
-    let other = Follower::open(&bench.url(), bench.file()).map(drop).unwrap_err();
-    assert_eq!(other.kind(), ErrorKind::Invalid, "{other}");
     let foreign = bench.directory.path().join("foreign.db");
     fs::write(&foreign, "").unwrap();
-    let other = Follower::open(&bench.url(), &foreign).map(drop).unwrap_err();
-    assert_eq!(other.kind(), ErrorKind::Invalid, "{other}");
+    for file in [bench.file(), foreign] {
+        let other = Follower::open(&bench.url(), &file).map(drop).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::Invalid, "{other}");
+        let said = other.to_string();
+        assert!(said.starts_with(file.to_str().unwrap()), "the file is wrong: {said}");
+        let beside = file.with_extension("db-archive");
+        assert!(!beside.join("follows.lock").exists(), "it is left behind");
+        assert_eq!(beside.exists(), file == bench.file());
+    }
 }
 
 #[test]

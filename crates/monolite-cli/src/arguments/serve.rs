@@ -53,6 +53,11 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) dir: Option<PathBuf>,
 
+    /// Serve replicas of the archive at this address, for reads; a FILE that is not there is
+    /// restored first
+    #[arg(long, value_name = "URL")]
+    pub(crate) follow: Option<String>,
+
     /// Address and port to listen on; a port of 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long)]
     pub(crate) listen: Option<SocketAddr>,

@@ -6,15 +6,32 @@ use serde_json::Value as Json;
 
 use crate::words;
 
-/// The calls that run in a database and its open transactions: what has the writer first.
+/// What a database follows, the calls that run in it and its open transactions: what has the writer
+/// first.
 pub(crate) fn table(now: &Json) -> Answer {
     let list = |name: &str| now[name].as_array().cloned().unwrap_or_default();
     let mut calls = list("running");
     calls.sort_by_key(|call| call["has_writer"] != true);
-    let rows = calls.iter().map(of_call);
+    let replica = now["replica"].is_object().then(|| of_replica(&now["replica"]));
+    let rows = replica.into_iter().chain(calls.iter().map(of_call));
     let columns = ["who", "what", "time", "waiting", "statement"].map(str::to_owned).to_vec();
     let rows = rows.chain(list("open_transactions").iter().map(of_transaction)).collect();
     Answer { columns, rows, ..Answer::default() }
+}
+
+/// Its time is how old is what it has.
+fn of_replica(replica: &Json) -> Vec<Value> {
+    let number = |name: &str| replica[name].as_u64().unwrap_or(0);
+    let primary = replica["primary"].as_str().filter(|it| !it.is_empty()).unwrap_or("an archive");
+    let behind = words::count(number("newest").saturating_sub(number("txid")), "TXID");
+    let epoch = number("epoch");
+    let mut what = format!("replica of {primary}, epoch {epoch}, {behind} behind");
+    if let Some(error) = replica["last_error"].as_str() {
+        what += &format!(": {error}");
+    }
+    let age = replica["age_ms"].as_f64();
+    let age = age.map_or(Value::Null, |ms| Value::Text(words::seconds(ms / 1e3)));
+    vec![Value::Text("follow".into()), Value::Text(what), age, Value::Null, Value::Null]
 }
 
 fn of_call(call: &Json) -> Vec<Value> {

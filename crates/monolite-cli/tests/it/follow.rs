@@ -1,6 +1,7 @@
 //! `monolite follow` in a process of its own: killed at random moments and started again, beside a
 //! primary that writes; and what it says at its end.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -140,7 +141,27 @@ fn what_cannot_be_followed_ends_with_an_error() {
     let ended = monolite(&[Path::new("follow"), &url, &file]);
     assert_eq!(ended.status.code(), Some(1), "{}", complaint(&ended));
     assert!(complaint(&ended).contains("no files"), "{}", complaint(&ended));
-    assert!(!file.exists());
+    assert!(!file.exists() && !file.with_extension("db-archive").exists());
+}
+
+#[test]
+fn follower_without_its_store_does_not_say_that_it_is_up_to_date() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let db = primary(directory);
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait().expect("it is archived");
+    db.close().expect("it closes");
+    let mut child = start(directory);
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let mut line = || said.next().expect("it goes on").expect("it is read");
+    assert!(line().ends_with("up to date"));
+    let place = directory.join("archive");
+    std::fs::rename(&place, directory.join("away")).expect("it is moved");
+    std::fs::write(place, "no directory").expect("it is free");
+    let line = line();
+    assert!(line.contains("it was up to date") && line.ends_with("ago"), "{line}");
+    child.kill().expect("it is killed");
+    child.wait().expect("it has ended");
 }
 
 fn rows(file: &Path) -> i64 {

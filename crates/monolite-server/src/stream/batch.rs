@@ -26,7 +26,6 @@ use monolite::{Error, ErrorKind, ReadTx, Tx};
 
 use super::keyed::{Outcome, may_be_committed};
 use super::{Answer, Last, Prepared, Reading, Stored, Stream, nothing, prepare, run, told};
-use crate::auth::Right;
 use crate::control::Control;
 use crate::errors::{protocol_error, sqlite_error};
 use crate::hrana::{Batch, BatchResult, Condition, Encoding, ProtocolError, Step, Stmt};
@@ -156,7 +155,7 @@ impl Stream {
             step.control().is_some()
                 || step.what.as_ref().is_ok_and(|what| Reading::of(&what.sql) == Reading::Yes)
         };
-        let reads = self.right == Right::ReadOnly || all.iter().all(only_reads);
+        let reads = self.refusal.is_some() || all.iter().all(only_reads);
         let keyed = if reads { None } else { self.keyed().ok()? };
         let (is_keyed, known, last) = (keyed.is_some(), succeeded.to_vec(), self.last);
         let left = Arc::new(Mutex::new(None));

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{Answer, Prepared, Reading, Stored, Stream, column, column_bytes, columns_of, prepare};
+use crate::control::Control;
 use crate::errors::{Own, protocol_error};
 use crate::hrana::{Batch, CursorEntry, EncodedRow, Encoding, ProtocolError, Step, StmtResult};
 use crate::memory::{Memory, SMALL, Taken, part};
@@ -67,6 +68,13 @@ impl Entries {
 }
 
 impl Stream {
+    /// Whether `batch` may write, or commit what was written before.
+    pub(crate) fn may_write_by(&self, batch: &Batch) -> bool {
+        let reads = |sql: &str| Reading::of(sql) == Reading::Yes || Control::of(sql).is_some();
+        let reads = |step: &Step| step.stmt.sql.as_deref().is_some_and(reads);
+        self.refusal.is_none() && !(self.is_autocommit() && batch.steps.iter().all(reads))
+    }
+
     /// Runs a batch, and sends what it gives to `entries` until their receiver is gone.
     pub(crate) async fn cursor(
         &mut self,

@@ -201,6 +201,7 @@ impl Stream {
         mut body: impl FnMut(&Tx<'_>) -> monolite::Result<T> + Send + 'static,
         answered: impl Fn(&T) -> (Vec<Outcome>, Last) + Send + 'static,
     ) -> monolite::Result<T> {
+        self.has_written = true;
         let Some(keyed) = keyed else { return self.db().write(body).await };
         let write = self.db().write_keyed(keyed.key.text.clone(), move |tx| {
             let value = body(tx)?;

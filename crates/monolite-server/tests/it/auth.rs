@@ -264,8 +264,15 @@ fn doors(served: &Served) -> Vec<Door<'_>> {
         };
         doors.push(Door { place: "WebSocket: ", ..Door::new(protocol, ask) });
     }
-    for name in ["GET /v1", "GET /v2", "GET /v3", "GET /v3-protobuf", "GET /health", "GET /version"]
-    {
+    for name in [
+        "GET /v1",
+        "GET /v2",
+        "GET /v3",
+        "GET /v3-protobuf",
+        "GET /health",
+        "GET /primary",
+        "GET /version",
+    ] {
         let url = name.replace("GET ", &served.url);
         doors.push(Door::new(name, move |token| ask("GET", &url, token, Vec::new())));
     }

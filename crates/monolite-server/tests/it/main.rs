@@ -14,6 +14,7 @@ mod hrana;
 mod keys;
 mod model;
 mod pipeline;
+mod replica;
 mod served;
 mod tls;
 mod websocket;

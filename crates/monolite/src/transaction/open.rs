@@ -486,7 +486,9 @@ impl OpenTransaction {
         }
         if !needs_newer {
             let patience = state.cost.work.saturating_mul(WORTH).max(EARLY);
-            let may_meet = state.steps.have_leading_reads();
+            // One that may only read meets nothing at its commit.
+            let may_write = self.engine.writes.why_read_only().is_none();
+            let may_meet = may_write && state.steps.have_leading_reads();
             return if may_meet { Start::Unless(patience) } else { Start::Later };
         }
         if let Left::Parked(parked) = state.take_left() {

@@ -241,6 +241,18 @@ fn a_conflict_is_told_by_the_next_statement() {
 }
 
 #[test]
+fn a_conflict_is_not_told_to_a_transaction_that_may_only_read() {
+    let (_directory, db, clock) = hot(&[]);
+    let tx = db.read_only().transaction().unwrap();
+    assert_eq!(read(&tx, 1), 100);
+    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
+    clock.advance(Duration::from_millis(50));
+    assert_eq!(read(&tx, 1), 100, "its snapshot is as good as before");
+    tx.commit().wait().unwrap();
+    assert_eq!(db.stats().conflicts_told_early, 0);
+}
+
+#[test]
 fn a_change_that_concerns_no_answer_ends_nothing() {
     let (_directory, db, clock) = hot(&[]);
     let tx = db.transaction().unwrap();
