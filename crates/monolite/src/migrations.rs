@@ -111,6 +111,7 @@ struct Migration {
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MigrationStatus {
     /// Those that were applied, in order.
@@ -138,6 +139,7 @@ pub struct MigrationStatus {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Applied {
     /// Its number.
@@ -209,6 +211,12 @@ impl Migrations {
     pub fn from_directory(directory: impl AsRef<Path>) -> Result<Migrations> {
         let files = directory::read(directory.as_ref())?;
         files.iter().try_fold(Migrations::new(), |all, (name, sql)| all.with(name, sql))
+    }
+
+    /// The names and the texts of their files, in order: what another process needs to apply them,
+    /// as a server does for `monolite migrate`.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.list.iter().map(|it| (&*it.name, &*it.sql))
     }
 
     /// How long each of them may take: an hour unless it is said here. The option

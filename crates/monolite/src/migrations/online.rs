@@ -69,6 +69,7 @@ const ATTEMPTS: u32 = 10;
 
 /// An online rebuild that is under way, see [`MigrationStatus`](super::MigrationStatus).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OnlineRebuild {
     /// The name of its migration.

@@ -45,6 +45,7 @@ const ROWS_A_SECOND_ONLINE: u64 = 100_000;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Planned {
     /// The name of its file.
@@ -56,6 +57,7 @@ pub struct Planned {
 
 /// A rebuild that is declared in a pending migration, see [`Planned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlannedRebuild {
     /// The table.

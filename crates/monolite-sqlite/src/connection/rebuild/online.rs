@@ -69,6 +69,8 @@ pub struct Rebuilding {
 
 /// What an online rebuild does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum RebuildPhase {
     /// It copies rows.
     Copying,
