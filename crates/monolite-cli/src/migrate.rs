@@ -1,5 +1,5 @@
-//! `monolite migrate`: hands the arguments over, to a file or to the server that has it, prints what
-//! was applied and what is pending, and how far an online rebuild is.
+//! `monolite migrate`: hands the arguments over, to a file or to the server that has it, and prints
+//! what was applied, what is pending, and how far an online rebuild is.
 
 use crate::arguments::{Migrate, Migrated, Up};
 use crate::backup::open;
@@ -311,12 +311,14 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
     }
     if let Some(it) = &record.rebuilding {
         let how = "`migrate up` goes on, `migrate abort` ends it";
+        let how = it.now.obstacle.as_deref().unwrap_or(how);
         writeln!(out, "online   {}; {how}", it.text())?;
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
     }
-    if record.applied.is_empty() && record.pending.is_empty() && record.problems.is_empty() {
+    let has_none = record.applied.is_empty() && record.pending.is_empty();
+    if has_none && record.problems.is_empty() && record.rebuilding.is_none() {
         writeln!(out, "nothing to do: all migrations in {} are applied", of.dir.display())?;
     }
     Ok(out.flush()?)
@@ -330,7 +332,8 @@ mod tests {
     fn two_looks_tell_the_pace_and_the_time_left() {
         let at = |rows: u64, phase: &str| {
             serde_json::from_value::<OnlineRebuild>(serde_json::json!({
-                "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows, "total": 1000
+                "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows, "total": 1000,
+                "obstacle": null
             }))
             .unwrap()
         };

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::AppliedMigration;
+use monolite_sqlite::{AppliedMigration, Rebuilding};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use crate::activity::Caller;
@@ -240,7 +240,8 @@ impl Migrations {
         let db = db.with_error::<Error>();
         let (applied, rebuilding) =
             db.read(|tx| Ok((tx.migrations()?, tx.rebuilding()?))).wait()?;
-        let rebuilding = rebuilding.map(Into::into);
+        let with = |it: Rebuilding| Rebuilding { obstacle: self.obstacle(&it), ..it }.into();
+        let rebuilding = rebuilding.map(with);
         Ok(MigrationStatus { rebuilding, ..self.compared_with(&applied) })
     }
 

@@ -142,16 +142,37 @@ impl Connection {
     /// # Errors
     /// `SQLITE_AUTH` when something does; those of SQLite.
     pub fn check_names(&self) -> Result<()> {
+        let found = self.foreign_names()?.into_iter().next();
+        found.map_or(Ok(()), |(found, sql)| Err(names::refused(&found, &sql)))
+    }
+
+    /// The same of a file that another program may have changed: what is left of an online rebuild
+    /// may be otherwise. [`Online::state`] tells of that, and [`Online::abort`] ends it.
+    ///
+    /// # Errors
+    /// As [`Connection::check_names`].
+    ///
+    /// [`Online::state`]: crate::Online::state
+    /// [`Online::abort`]: crate::Online::abort
+    pub fn check_names_of_file(&self) -> Result<()> {
+        let is_foreign = |(found, sql): &(String, String)| !names::is_of_rebuild(found, sql);
+        let found = self.foreign_names()?.into_iter().find(is_foreign);
+        found.map_or(Ok(()), |(found, sql)| Err(names::refused(&found, &sql)))
+    }
+
+    /// What names a table of the engine and is not its own, with its definition.
+    fn foreign_names(&self) -> Result<Vec<(String, String)>> {
         let all = |find: &mut Statement<'_>| {
             let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
             find.query_map(names::DEFINITIONS, of)?.collect::<Result<Vec<_>>>()
         };
+        let mut foreign = Vec::new();
         for (found, sql) in self.as_engine(|| self.prepared.with_own(Own::FindNames, all))? {
             if !self.online().has_made(&sql)? {
-                return Err(names::refused(&found));
+                foreign.push((found, sql));
             }
         }
-        Ok(())
+        Ok(foreign)
     }
 
     /// Returns why a blob of `table` must not be written: it is kept by others, or rebuilt online.

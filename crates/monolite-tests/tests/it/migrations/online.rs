@@ -360,6 +360,57 @@ fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
     db.close().unwrap();
 }
 
+#[test]
+fn what_another_program_renames_or_drops_leaves_the_abort() {
+    let directory = tempfile::tempdir().unwrap();
+    let changes = [
+        "ALTER TABLE t RENAME TO s",
+        // It has other quotes then.
+        "ALTER TABLE t RENAME TO x; ALTER TABLE x RENAME TO t",
+        "ALTER TABLE t RENAME COLUMN id TO k",
+        "ALTER TABLE t RENAME COLUMN u TO w",
+        "DROP TABLE monolite_rebuild",
+        "DROP TABLE monolite_rebuild_dirty",
+        "DROP TABLE monolite_rebuild_state",
+        "DROP TABLE monolite_rebuild_state; DROP TABLE monolite_rebuild",
+        "ALTER TABLE t RENAME TO s; DROP TABLE monolite_rebuild_state; DROP TABLE \
+         monolite_rebuild_dirty",
+        "DROP TRIGGER monolite_rebuild_insert; DROP TABLE monolite_rebuild",
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let (all, path) = (online(REBUILD), directory.path().join(format!("{at}.db")));
+        paused(&path, 2_000, &all).close().unwrap();
+        plain(&path).execute_batch(change).unwrap();
+        let db = Database::open(&path).unwrap();
+        let obstacle = all.status(&db).unwrap().rebuilding.unwrap().obstacle;
+        assert!(obstacle.is_some_and(|it| it.contains("was changed")), "{change}");
+        let error = all.up(&db).wait().unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("was changed") && told.contains("abort"), "{change}: {error}");
+        assert!(Migrations::abort(&db).wait().unwrap().is_some(), "{change}");
+        assert_eq!(all.status(&db).unwrap().rebuilding, None, "{change}");
+        write(&db, "CREATE TABLE late(x)").unwrap();
+        db.close().unwrap();
+        let plain = plain(&path);
+        assert!(is_sound(&plain) && ours(&plain) == 0, "{change}");
+        let rows = if change.contains("TO s") { "s" } else { "t" };
+        let count = format!("SELECT count(*) FROM {rows}");
+        assert_eq!(plain.query_row(&count, (), |row| row.get::<_, i64>(0)), Ok(2_000), "{change}");
+    }
+    // No other object may have such a name, or name the engine's.
+    for sql in [
+        "CREATE VIEW monolite_rebuild_x AS SELECT 1",
+        "CREATE TABLE monolite_rebuild_dirty(key)",
+        "CREATE VIRTUAL TABLE monolite_rebuild USING fts5(x)",
+        "CREATE TABLE x(y REFERENCES monolite_rebuild)",
+    ] {
+        let path = directory.path().join("foreign.db");
+        plain(&path).execute_batch(sql).unwrap();
+        assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Invalid, "{sql}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)";
 
 /// A schema, a rebuild that cannot be done online, and a word of the refusal.
