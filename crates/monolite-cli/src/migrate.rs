@@ -332,8 +332,8 @@ mod tests {
     fn two_looks_tell_the_pace_and_the_time_left() {
         let at = |rows: u64, phase: &str| {
             serde_json::from_value::<OnlineRebuild>(serde_json::json!({
-                "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows, "total": 1000,
-                "obstacle": null
+                "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows,
+                "total": 1000, "obstacle": null
             }))
             .unwrap()
         };

@@ -238,6 +238,14 @@ impl Online<'_> {
         Ok(Room { rows, needed, free: free.unwrap_or(u64::MAX) })
     }
 
+    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when it is not; those of SQLite.
+    pub fn read(self, sql: &str, table: &str) -> Result<()> {
+        self.0.as_engine(|| Declared::read(self.0, sql, table).map(drop))
+    }
+
     /// Begins to rebuild `table` as the migration `sql` declares it, which has this number, name
     /// and checksum; the table has about `total` rows.
     ///

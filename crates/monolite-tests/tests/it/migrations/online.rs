@@ -463,7 +463,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
          CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); INSERT INTO t VALUES (1, 1)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); \
          SELECT id, a + 1 AS a FROM t",
-        "gives another a",
+        "gets another a",
     ),
     (
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT UNIQUE); \
@@ -475,6 +475,12 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, b)",
         "the view v",
+    ),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a ANY UNIQUE); \
+         CREATE TABLE c(a REFERENCES t(a))",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a ANY UNIQUE) STRICT",
+        "a, which a foreign key uses, as another type",
     ),
     (TABLE, "DELETE FROM t; CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "DELETE FROM t"),
     ("CREATE TABLE x(a)", "CREATE TABLE t(id INTEGER PRIMARY KEY)", "no such table"),
@@ -493,12 +499,40 @@ fn what_cannot_be_done_online_is_refused_and_nothing_is_changed() {
         assert!(error.contains(told) && tried.contains(told), "{body}: {error}, {tried}");
         // The values are only found while they are copied.
         let is_begun = all.status(&db).unwrap().rebuilding.is_some();
-        assert_eq!(is_begun, told.contains("another key") || told.contains("gives"), "{body}");
+        assert_eq!(is_begun, told.contains("another key") || told.contains("gets"), "{body}");
+        let is_planned = all.plan(&db).is_ok();
+        assert_eq!(is_planned, !told.contains("DELETE"), "{body}");
         Migrations::abort(&db).wait().unwrap();
         write(&db, schema).unwrap_err();
         db.close().unwrap();
         assert_eq!(ours(&plain(&path)), 0, "{body}");
     }
+}
+
+#[test]
+fn a_table_with_foreign_keys_becomes_strict() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let schema = "CREATE TABLE p(id INTEGER PRIMARY KEY, code TEXT UNIQUE);
+        CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), code TEXT REFERENCES
+            p(code));
+        CREATE TABLE c(t INTEGER REFERENCES t(id));
+        INSERT INTO p VALUES (1, '007'); INSERT INTO t VALUES (5, 1, '007'), (6, NULL, NULL);
+        INSERT INTO c VALUES (5);";
+    write(&db, schema).unwrap();
+    let all = online(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), code TEXT REFERENCES
+            p(code)) STRICT",
+    );
+    all.up(&db).wait().unwrap();
+    let error = write(&db, "UPDATE t SET p = 'x'").unwrap_err();
+    assert!(error.to_string().contains("cannot store TEXT"), "{error}");
+    db.close().unwrap();
+    let plain = plain(&path);
+    let sql = "SELECT count(*) FROM t JOIN p ON p.id = t.p AND p.code = t.code";
+    assert_eq!(plain.query_row(sql, (), |row| row.get::<_, i64>(0)), Ok(1));
+    assert!(is_sound(&plain) && ours(&plain) == 0);
 }
 
 #[test]
