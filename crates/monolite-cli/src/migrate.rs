@@ -37,40 +37,10 @@ struct Record {
     rebuilds: Vec<Rebuild>,
     /// An online rebuild that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rebuilding: Option<Rebuilding>,
-}
-
-/// How far an online rebuild is.
-#[derive(Clone, Serialize)]
-struct Rebuilding {
-    #[serde(flatten)]
-    now: OnlineRebuild,
-    /// How fast it copies, as two looks have found.
+    rebuilding: Option<OnlineRebuild>,
+    /// How fast that copies, if two looks have found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     rows_per_second: Option<f64>,
-}
-
-impl Rebuilding {
-    /// With an earlier look and how long ago that was.
-    fn since(now: OnlineRebuild, before: &OnlineRebuild, time: Duration) -> Rebuilding {
-        let rows = now.rows.saturating_sub(before.rows) as f64;
-        let is_copying = now.phase == RebuildPhase::Copying && rows > 0.0;
-        let rows_per_second = is_copying.then(|| rows / time.as_secs_f64());
-        Rebuilding { now, rows_per_second }
-    }
-
-    fn text(&self) -> String {
-        let OnlineRebuild { migration, table, phase, rows, total, .. } = &self.now;
-        let does = match phase {
-            RebuildPhase::Copying => format!("copying {table}, {rows} of {total} rows"),
-            RebuildPhase::Following => format!("comparing {table} with its copy, {rows} rows"),
-            RebuildPhase::Removing => format!("deleting what is left over of {table}"),
-        };
-        let pace = self.rows_per_second.map(|pace| {
-            let left = words::seconds(total.saturating_sub(*rows) as f64 / pace);
-            format!(", {pace:.0} rows/s, {left} left to copy")
-        });
-        format!("{migration}: {does}{}", pace.unwrap_or_default())
-    }
 }
 
 #[derive(Serialize)]
@@ -166,14 +136,11 @@ fn status(of: &Migrated) -> Result<()> {
         thread::sleep(LOOK);
         status = place.status(&all)?;
     }
-    let time = start.elapsed();
+    let both = before.as_ref().zip(status.rebuilding.as_ref());
+    let rows_per_second = both.and_then(|(before, now)| pace(before, now, start.elapsed()));
     place.close()?;
     let is_wrong = !status.problems.is_empty();
-    let mut record = record(status);
-    if let (Some(it), Some(before)) = (&mut record.rebuilding, before) {
-        *it = Rebuilding::since(it.now.clone(), &before, time);
-    }
-    show(of, record)?;
+    show(of, Record { rows_per_second, ..record(status) })?;
     if is_wrong { bail!(UNMENDED) } else { Ok(()) }
 }
 
@@ -248,7 +215,7 @@ fn watched<T>(look: impl Fn() -> Option<OnlineRebuild> + Sync, up: impl FnOnce()
                     first = Some((Instant::now(), now.clone()));
                 }
                 let (start, before) = first.as_ref().expect("it is set");
-                let how = Rebuilding::since(now, before, start.elapsed()).text();
+                let how = progress(&now, pace(before, &now, start.elapsed()));
                 bar.begin(&format!("migrating {how}"), None);
             }
         });
@@ -258,6 +225,27 @@ fn watched<T>(look: impl Fn() -> Option<OnlineRebuild> + Sync, up: impl FnOnce()
     });
     bar.finish();
     result
+}
+
+/// How many rows were copied in a second between two looks.
+fn pace(before: &OnlineRebuild, now: &OnlineRebuild, time: Duration) -> Option<f64> {
+    let rows = now.rows.saturating_sub(before.rows) as f64;
+    (now.phase == RebuildPhase::Copying && rows > 0.0).then(|| rows / time.as_secs_f64())
+}
+
+/// How far an online rebuild is, in words.
+fn progress(now: &OnlineRebuild, pace: Option<f64>) -> String {
+    let OnlineRebuild { migration, table, rows, total, .. } = now;
+    let does = match now.phase {
+        RebuildPhase::Copying => format!("copying {table}, {rows} of {total} rows"),
+        RebuildPhase::Following => format!("comparing {table} with its copy, {rows} rows"),
+        RebuildPhase::Removing => format!("deleting what is left over of {table}"),
+    };
+    let pace = pace.map(|pace| {
+        let left = words::seconds(total.saturating_sub(*rows) as f64 / pace);
+        format!(", {pace:.0} rows/s, {left} left to copy")
+    });
+    format!("{migration}: {does}{}", pace.unwrap_or_default())
 }
 
 fn abort(of: &Migrated) -> Result<()> {
@@ -283,8 +271,7 @@ fn record(status: MigrationStatus) -> Record {
         checksum: it.checksum,
     });
     let (applied, pending, problems) = (applied.collect(), status.pending, status.problems);
-    let rebuilding = status.rebuilding.map(|now| Rebuilding { now, rows_per_second: None });
-    Record { applied, pending, problems, rebuilding, ..Record::default() }
+    Record { applied, pending, problems, rebuilding: status.rebuilding, ..Record::default() }
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
@@ -311,8 +298,8 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
     }
     if let Some(it) = &record.rebuilding {
         let how = "`migrate up` goes on, `migrate abort` ends it";
-        let how = it.now.obstacle.as_deref().unwrap_or(how);
-        writeln!(out, "online   {}; {how}", it.text())?;
+        let how = it.obstacle.as_deref().unwrap_or(how);
+        writeln!(out, "online   {}; {how}", progress(it, record.rows_per_second))?;
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
@@ -338,8 +325,8 @@ mod tests {
             .unwrap()
         };
         let since = |rows, phase| {
-            let time = Duration::from_secs(2);
-            Rebuilding::since(at(rows, phase), &at(200, "copying"), time).text()
+            let (before, now) = (at(200, "copying"), at(rows, phase));
+            progress(&now, pace(&before, &now, Duration::from_secs(2)))
         };
         let copying = "0002_n.sql: copying t, 400 of 1000 rows, 100 rows/s, 6.0 s left to copy";
         assert_eq!(since(400, "copying"), copying);

@@ -166,17 +166,12 @@ pub(crate) fn is_of_rebuild(found: &str, sql: &str) -> bool {
     }
 }
 
-/// The refusal of what [`FIND`] has found with this definition.
-pub(crate) fn refused(found: &str, sql: &str) -> rusqlite::Error {
-    if is_of_rebuild(found, sql) {
-        let text = "a change of the schema is refused that renames something of a table which is \
-                    rebuilt online, or that comes behind such a change by another program; abort \
-                    the rebuild first (Migrations::abort, or monolite migrate abort)";
-        return failure(ffi::SQLITE_AUTH, text);
-    }
+/// The refusal of what [`FIND`] has found.
+pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
-         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name"
+         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name, or \
+         abort the online rebuild first (Migrations::abort, or monolite migrate abort)"
     );
     failure(ffi::SQLITE_AUTH, text)
 }

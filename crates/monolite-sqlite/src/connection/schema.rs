@@ -142,37 +142,29 @@ impl Connection {
     /// # Errors
     /// `SQLITE_AUTH` when something does; those of SQLite.
     pub fn check_names(&self) -> Result<()> {
-        let found = self.foreign_names()?.into_iter().next();
-        found.map_or(Ok(()), |(found, sql)| Err(names::refused(&found, &sql)))
+        self.check_names_but(|_, _| false)
     }
 
-    /// The same of a file that another program may have changed: what is left of an online rebuild
-    /// may be otherwise. [`Online::state`] tells of that, and [`Online::abort`] ends it.
+    /// The same of a file in which another program may have changed what an online rebuild has
+    /// made: [`Online::state`](crate::Online::state) tells of that.
     ///
     /// # Errors
     /// As [`Connection::check_names`].
-    ///
-    /// [`Online::state`]: crate::Online::state
-    /// [`Online::abort`]: crate::Online::abort
     pub fn check_names_of_file(&self) -> Result<()> {
-        let is_foreign = |(found, sql): &(String, String)| !names::is_of_rebuild(found, sql);
-        let found = self.foreign_names()?.into_iter().find(is_foreign);
-        found.map_or(Ok(()), |(found, sql)| Err(names::refused(&found, &sql)))
+        self.check_names_but(names::is_of_rebuild)
     }
 
-    /// What names a table of the engine and is not its own, with its definition.
-    fn foreign_names(&self) -> Result<Vec<(String, String)>> {
+    fn check_names_but(&self, is_left: fn(&str, &str) -> bool) -> Result<()> {
         let all = |find: &mut Statement<'_>| {
             let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
             find.query_map(names::DEFINITIONS, of)?.collect::<Result<Vec<_>>>()
         };
-        let mut foreign = Vec::new();
         for (found, sql) in self.as_engine(|| self.prepared.with_own(Own::FindNames, all))? {
-            if !self.online().has_made(&sql)? {
-                foreign.push((found, sql));
+            if !is_left(&found, &sql) && !self.online().has_made(&sql)? {
+                return Err(names::refused(&found));
             }
         }
-        Ok(foreign)
+        Ok(())
     }
 
     /// Returns why a blob of `table` must not be written: it is kept by others, or rebuilt online.

@@ -3,8 +3,8 @@
 //! # Format
 //! A directive is a comment of one line, with nothing but blanks and other comments before it:
 //! `-- monolite: foreign_keys=off`, or `-- monolite: rebuild=` with the name of a table, which has
-//! foreign keys off, too; or that with `online` behind it, alone in its file. The name is written as
-//! in SQL: in quotes where it is not one word.
+//! foreign keys off, too; or that with `online` behind it, alone in its file. A name that is not
+//! one word is in quotes, as in SQL.
 //!
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
@@ -50,12 +50,10 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
     for comment in comments.into_iter().filter(Comment::looks_like_directive) {
         let said = comment.text.strip_prefix(DIRECTIVE).filter(|_| comment.is_in_head);
         let said = said.map(|said| said.trim().split_once('='));
-        let rebuilt = match said {
-            Some(Some(("rebuild", said))) => rebuilt(said),
-            _ => None,
-        };
+        let said = said.flatten();
+        let rebuilt = said.filter(|it| it.0 == "rebuild").and_then(|it| rebuilt(it.1));
         match (said, rebuilt) {
-            (Some(Some(("foreign_keys", "off"))), _) => {}
+            (Some(("foreign_keys", "off")), _) => {}
             (_, Some((table, true))) => directives.online = Some(table),
             (_, Some((table, false))) => directives.rebuilds.push(table),
             _ => {
@@ -64,8 +62,8 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
                     "the migration {name}:{line} has the comment {:?}, which looks like a \
                      directive and is not known as one; there are \"{DIRECTIVE} \
                      foreign_keys=off\" and \"{DIRECTIVE} rebuild=TABLE\" or \"rebuild=TABLE \
-                     online\", with a TABLE of several words in double quotes, before the first statement: write it so and there, or reword the \
-                     comment",
+                     online\", before the first statement (a name of several words is in quotes): \
+                     write it so and there, or reword the comment",
                     comment.text
                 )));
             }
