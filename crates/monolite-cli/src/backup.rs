@@ -126,6 +126,6 @@ pub(crate) fn held(error: &Error) -> anyhow::Error {
     let who = holder(error);
     anyhow!(
         "{who}; stop that program, or let it do this itself while it runs (Database::backup, \
-         Database::check, Migrations::up)"
+         Database::check, Migrations::up; for `monolite migrate`, a server's admin address)"
     )
 }

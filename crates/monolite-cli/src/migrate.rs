@@ -1,19 +1,30 @@
-//! `monolite migrate`: hands the arguments over, prints what was applied and what is pending.
+//! `monolite migrate`: hands the arguments over, to a file or to the server that has it, and prints
+//! what was applied, what is pending, and how far an online rebuild is.
 
 use crate::arguments::{Migrate, Migrated, Up};
-use crate::backup::{open, watched};
-use crate::json;
+use crate::backup::open;
+use crate::bar::Bar;
 use crate::out::stdout;
+use crate::{json, words};
 use anyhow::{Context as _, Result, bail};
-use monolite::{Database, MigrationStatus, Migrations, Planned, RebuildPhase};
+use monolite::{Database, MigrationStatus, Migrations, OnlineRebuild, Planned, RebuildPhase};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// What to do where there is no database.
 const REMEDY: &str = "`monolite migrate up` creates it";
 
 const UNMENDED: &str = "nothing is migrated before that is mended";
+
+/// How often it is looked how far an online rebuild is.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What `--json` prints.
 #[derive(Default, Serialize)]
@@ -26,16 +37,10 @@ struct Record {
     rebuilds: Vec<Rebuild>,
     /// An online rebuild that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rebuilding: Option<Rebuilding>,
-}
-
-#[derive(Serialize)]
-struct Rebuilding {
-    migration: String,
-    table: String,
-    phase: &'static str,
-    rows: u64,
-    total: u64,
+    rebuilding: Option<OnlineRebuild>,
+    /// How fast that copies, if two looks have found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows_per_second: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -67,19 +72,82 @@ pub(crate) fn run(command: &Migrate) -> Result<()> {
     }
 }
 
+/// Where the database is.
+enum Place {
+    File(Database),
+    /// The address for operators of a server, and the name that it has for the database.
+    Server {
+        runtime: Runtime,
+        admin: String,
+        database: String,
+    },
+}
+
+impl Place {
+    /// That of the arguments. Where no file is there, it is the new one `created`.
+    fn of(of: &Migrated, created: Option<&Path>) -> Result<Place> {
+        let Some(url) = of.place.to_str().filter(|it| it.contains("://")) else {
+            return Ok(Place::File(match created.filter(|_| !of.place.exists()) {
+                Some(created) => Database::open(created)?,
+                None => open(&of.place, REMEDY)?,
+            }));
+        };
+        let url = url.trim_end_matches('/');
+        let (admin, database) = url.split_once("/db/").unwrap_or((url, "default"));
+        let runtime = Runtime::new().context("the threads of the client do not start")?;
+        Ok(Place::Server { runtime, admin: admin.into(), database: database.into() })
+    }
+
+    /// What the server answers to `verb`, or what `local` gives.
+    fn ask<T: DeserializeOwned>(
+        &self,
+        verb: &str,
+        all: &Migrations,
+        local: impl FnOnce(&Database) -> monolite::Result<T>,
+    ) -> Result<T> {
+        match self {
+            Place::File(db) => Ok(local(db)?),
+            Place::Server { runtime, admin, database } => {
+                let texts = serde_json::to_vec(&all.texts().collect::<BTreeMap<_, _>>())?;
+                let path = format!("v1/namespaces/{database}/migrations/{verb}");
+                let asked = monolite_client::operate(admin, &path, Some(texts));
+                Ok(serde_json::from_value(runtime.block_on(asked)?)?)
+            }
+        }
+    }
+
+    fn status(&self, all: &Migrations) -> Result<MigrationStatus> {
+        self.ask("status", all, |db| all.status(db))
+    }
+
+    fn close(self) -> Result<()> {
+        match self {
+            Place::File(db) => Ok(db.close()?),
+            Place::Server { .. } => Ok(()),
+        }
+    }
+}
+
 fn status(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
-    let status = migrations.status(&db)?;
-    db.close()?;
+    let (place, all) = (Place::of(of, None)?, Migrations::from_directory(&of.dir)?);
+    let (mut status, start) = (place.status(&all)?, Instant::now());
+    let before = status.rebuilding.clone();
+    if matches!((&place, &before), (Place::Server { .. }, Some(_))) {
+        thread::sleep(LOOK);
+        status = place.status(&all)?;
+    }
+    let both = before.as_ref().zip(status.rebuilding.as_ref());
+    let rows_per_second = both.and_then(|(before, now)| pace(before, now, start.elapsed()));
+    place.close()?;
     let is_wrong = !status.problems.is_empty();
-    show(of, record(status))?;
+    show(of, Record { rows_per_second, ..record(status) })?;
     if is_wrong { bail!(UNMENDED) } else { Ok(()) }
 }
 
 fn plan(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
-    let planned = migrations.plan(&db)?;
-    db.close()?;
+    let (place, all) = (Place::of(of, None)?, Migrations::from_directory(&of.dir)?);
+    let planned: Vec<Planned> = place.ask("plan", &all, |db| all.plan(db))?;
+    place.close()?;
     let rebuilds = planned.iter().flat_map(rebuilds).collect();
     let pending = planned.into_iter().map(|it| it.name).collect();
     show(of, Record { pending, rebuilds, ..Record::default() })
@@ -97,27 +165,26 @@ fn rebuilds(planned: &Planned) -> impl Iterator<Item = Rebuild> {
 }
 
 fn dry_run(of: &Migrated) -> Result<()> {
-    let migrations = Migrations::from_directory(&of.dir)?;
-    let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(":memory:")? };
-    let ran = migrations.dry_run(&db).wait();
-    db.close()?;
+    let all = Migrations::from_directory(&of.dir)?;
+    let place = Place::of(of, Some(Path::new(":memory:")))?;
+    let ran = place.ask("dry-run", &all, |db| all.dry_run(db).wait());
+    place.close()?;
     show(of, Record { pending: ran?, ..Record::default() })
 }
 
 fn up(of: &Migrated) -> Result<()> {
-    let migrations = Migrations::from_directory(&of.dir)?;
-    let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
-    let before = migrations.status(&db)?.applied.len();
-    let up = migrations.up(&db);
+    let all = Migrations::from_directory(&of.dir)?;
+    let place = Place::of(of, Some(&of.place))?;
+    let before = place.status(&all)?.applied.len();
     // A signal ends the process: a migration is undone then, or goes on with the next `up`.
-    let never = AtomicBool::new(false);
-    let up = watched("migrating", &up.monitor(), &never, || up.wait());
-    let status = match migrations.status(&db) {
+    let up = || place.ask::<Vec<String>>("up", &all, |db| all.up(db).wait());
+    let up = watched(|| place.status(&all).ok()?.rebuilding, up);
+    let status = match place.status(&all) {
         Ok(status) => status,
         // Why it failed goes before.
-        Err(error) => return Err(up.err().unwrap_or(error).into()),
+        Err(error) => return Err(up.err().unwrap_or(error)),
     };
-    db.close()?;
+    place.close()?;
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
     record.applied.drain(..before.min(record.applied.len()));
@@ -133,17 +200,65 @@ fn up(of: &Migrated) -> Result<()> {
     Ok(())
 }
 
+/// Runs `up` while a line tells how far the online rebuild is that `look` finds.
+fn watched<T>(look: impl Fn() -> Option<OnlineRebuild> + Sync, up: impl FnOnce() -> T) -> T {
+    let bar = Bar::patient();
+    bar.begin("migrating", None);
+    let (over, is_over) = mpsc::channel::<()>();
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            let (is_over, mut first) = (is_over, None);
+            while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let Some(now) = look() else { continue };
+                let is_new = |(_, it): &(Instant, OnlineRebuild)| it.migration != now.migration;
+                if first.as_ref().is_none_or(is_new) {
+                    first = Some((Instant::now(), now.clone()));
+                }
+                let (start, before) = first.as_ref().expect("it is set");
+                let how = progress(&now, pace(before, &now, start.elapsed()));
+                bar.begin(&format!("migrating {how}"), None);
+            }
+        });
+        let result = up();
+        drop(over);
+        result
+    });
+    bar.finish();
+    result
+}
+
+/// How many rows were copied in a second between two looks.
+fn pace(before: &OnlineRebuild, now: &OnlineRebuild, time: Duration) -> Option<f64> {
+    let rows = now.rows.saturating_sub(before.rows) as f64;
+    (now.phase == RebuildPhase::Copying && rows > 0.0).then(|| rows / time.as_secs_f64())
+}
+
+/// How far an online rebuild is, in words.
+fn progress(now: &OnlineRebuild, pace: Option<f64>) -> String {
+    let OnlineRebuild { migration, table, rows, total, .. } = now;
+    let does = match now.phase {
+        RebuildPhase::Copying => format!("copying {table}, {rows} of {total} rows"),
+        RebuildPhase::Following => format!("comparing {table} with its copy, {rows} rows"),
+        RebuildPhase::Removing => format!("deleting what is left over of {table}"),
+    };
+    let pace = pace.map(|pace| {
+        let left = words::seconds(total.saturating_sub(*rows) as f64 / pace);
+        format!(", {pace:.0} rows/s, {left} left to copy")
+    });
+    format!("{migration}: {does}{}", pace.unwrap_or_default())
+}
+
 fn abort(of: &Migrated) -> Result<()> {
-    let db = open(&of.file, REMEDY)?;
-    let aborted = Migrations::abort(&db).wait();
-    db.close()?;
+    let place = Place::of(of, None)?;
+    let aborted = place.ask("abort", &Migrations::new(), |db| Migrations::abort(db).wait());
+    place.close()?;
     show(of, Record { pending: aborted?.into_iter().collect(), ..Record::default() })
 }
 
 fn verify(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
-    let verified = migrations.verify(&db);
-    db.close()?;
+    let (place, all) = (Place::of(of, None)?, Migrations::from_directory(&of.dir)?);
+    let verified: Result<()> = place.ask("verify", &all, |db| all.verify(db));
+    place.close()?;
     verified?;
     show(of, Record::default())
 }
@@ -156,18 +271,7 @@ fn record(status: MigrationStatus) -> Record {
         checksum: it.checksum,
     });
     let (applied, pending, problems) = (applied.collect(), status.pending, status.problems);
-    let rebuilding = status.rebuilding.map(|it| Rebuilding {
-        migration: it.migration,
-        table: it.table,
-        phase: match it.phase {
-            RebuildPhase::Copying => "copying",
-            RebuildPhase::Following => "following",
-            RebuildPhase::Removing => "removing",
-        },
-        rows: it.rows,
-        total: it.total,
-    });
-    Record { applied, pending, problems, rebuilding, ..Record::default() }
+    Record { applied, pending, problems, rebuilding: status.rebuilding, ..Record::default() }
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
@@ -192,15 +296,41 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
             )?;
         }
     }
-    if let Some(Rebuilding { migration, table, phase, rows, total }) = &record.rebuilding {
+    if let Some(it) = &record.rebuilding {
         let how = "`migrate up` goes on, `migrate abort` ends it";
-        writeln!(out, "online   {migration}: {phase} {table}, {rows} of {total} rows; {how}")?;
+        let how = it.obstacle.as_deref().unwrap_or(how);
+        writeln!(out, "online   {}; {how}", progress(it, record.rows_per_second))?;
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
     }
-    if record.applied.is_empty() && record.pending.is_empty() && record.problems.is_empty() {
+    let has_none = record.applied.is_empty() && record.pending.is_empty();
+    if has_none && record.problems.is_empty() && record.rebuilding.is_none() {
         writeln!(out, "nothing to do: all migrations in {} are applied", of.dir.display())?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_looks_tell_the_pace_and_the_time_left() {
+        let at = |rows: u64, phase: &str| {
+            serde_json::from_value::<OnlineRebuild>(serde_json::json!({
+                "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows,
+                "total": 1000, "obstacle": null
+            }))
+            .unwrap()
+        };
+        let since = |rows, phase| {
+            let (before, now) = (at(200, "copying"), at(rows, phase));
+            progress(&now, pace(&before, &now, Duration::from_secs(2)))
+        };
+        let copying = "0002_n.sql: copying t, 400 of 1000 rows, 100 rows/s, 6.0 s left to copy";
+        assert_eq!(since(400, "copying"), copying);
+        assert_eq!(since(200, "copying"), "0002_n.sql: copying t, 200 of 1000 rows");
+        assert_eq!(since(1000, "following"), "0002_n.sql: comparing t with its copy, 1000 rows");
+    }
 }

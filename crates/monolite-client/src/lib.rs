@@ -184,15 +184,26 @@ impl Client {
     }
 }
 
-/// What is under way in the databases of a server, in JSON, from its address for operators: what
-/// the dashboard draws. `database` is among those that are told whole.
+/// What a server's address for operators answers, in JSON, to a GET of `path`, or to a POST of
+/// `body` to it.
 ///
 /// # Errors
-/// As [`Client::new`], and [`Error::Unreachable`].
-pub async fn now(admin: &str, database: &str) -> Result<serde_json::Value, Error> {
-    let (http, uri) = connections(admin, &format!("now?of={database}"))?;
+/// As [`Client::new`]; [`Error::Refused`] with what the server says, and [`Error::Unreachable`].
+///
+/// # Cancellation
+/// The server ends what it does for the request.
+pub async fn operate(
+    admin: &str,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> Result<serde_json::Value, Error> {
+    let (http, uri) = connections(admin, path)?;
     let mut request = Request::new(Full::default());
     *request.uri_mut() = uri;
+    if let Some(body) = body {
+        *request.method_mut() = Method::POST;
+        *request.body_mut() = Full::from(body);
+    }
     match ask(&http, request).await? {
         (200, body) => serde_json::from_slice(&body).map_err(wire::not_hrana),
         (status, body) => Err(wire::refusal(status, &body)),

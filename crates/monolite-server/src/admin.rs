@@ -1,6 +1,8 @@
 //! Owns what an operator sees and does, on an address of its own: figures, what runs now, and which
 //! databases there are.
 
+mod migrations;
+
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -9,8 +11,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, Collected, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use monolite::archive::ArchiveStats;
@@ -34,7 +36,7 @@ const MOST_DATABASES: usize = 40;
 /// Most calls, and most transactions, of a database that are shown.
 const MOST_CALLS: usize = 20;
 
-/// Most bytes of the body of a request.
+/// Most bytes of the body of a fork.
 const BODY_BYTES: usize = 4_096;
 
 /// How far an archive may be behind if no limit was set: that of the alarms for embedded databases.
@@ -153,6 +155,9 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Response<B
             let is_exact = restored.is_none_or(|restored| restored.is_exact);
             json(&serde_json::json!({ "time": time, "is_exact": is_exact }))
         }
+        (&Method::POST, _, [name, "migrations", verb]) => {
+            migrations::answer(shared, name, verb, request).await
+        }
         (&Method::DELETE, _, [name]) => {
             let entered = shared.life.enter(Phase::Stops).await?;
             shared.databases.delete(name, entered).await?;
@@ -188,12 +193,20 @@ fn json(value: &impl Serialize) -> Result<Response<Body>, Failure> {
     Ok(with_type(StatusCode::OK, "application/json", text))
 }
 
+/// The body of a request, of at most `most` bytes.
+async fn body_of(request: Request<Incoming>, most: usize) -> Result<Bytes, ProtocolError> {
+    let body = Limited::new(request.into_body(), most).collect().await;
+    body.map(Collected::to_bytes).map_err(|error| invalid(format!("the body: {error}")))
+}
+
+fn invalid(message: String) -> ProtocolError {
+    ProtocolError::new("BODY_INVALID", message)
+}
+
 /// The time that the body of a fork names, if it names one. Without a zone, as sqld takes it, it is
 /// in UTC.
 async fn time_of_fork(request: Request<Incoming>) -> Result<Option<Timestamp>, ProtocolError> {
-    let invalid = |message: String| ProtocolError::new("BODY_INVALID", message);
-    let body = Limited::new(request.into_body(), BODY_BYTES).collect().await;
-    let body = body.map_err(|error| invalid(format!("the body: {error}")))?.to_bytes();
+    let body = body_of(request, BODY_BYTES).await?;
     if body.is_empty() {
         return Ok(None);
     }

@@ -616,7 +616,7 @@ fn must_be_new(
 
 /// Runs what waits for a disk or an archive. It goes on when the client leaves, so it holds the
 /// lock of what it changes: another request must find that whole.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> Result<T, ProtocolError> + Send + 'static,
 ) -> Result<T, ProtocolError> {
     let panicked = |_| Err(ProtocolError::new("INTERNAL", "the operation ended with a panic"));

@@ -156,11 +156,22 @@ pub(crate) const FIND: &str = "SELECT type || ' ' || name, sql FROM sqlite_schem
      OR instr(lower(sql), 'monolite_migrations') OR instr(lower(sql), 'monolite_rebuild')) \
      OR lower(name) GLOB 'monolite_*') AND sql NOT IN (?1, ?2, ?3, ?4, ?5)";
 
+/// Whether what [`FIND`] has found with this definition is an online rebuild's by its kind and its
+/// name. Another program may have changed its text, by a rename, or dropped what is noted of it.
+pub(crate) fn is_of_rebuild(found: &str, sql: &str) -> bool {
+    match found.split_once(' ') {
+        Some(("table", name)) => name == "monolite_rebuild" && sql.starts_with("CREATE TABLE "),
+        Some(("trigger" | "index", name)) => begins(name, "monolite_rebuild_"),
+        _ => false,
+    }
+}
+
 /// The refusal of what [`FIND`] has found.
 pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
-         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name"
+         whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name, or \
+         abort the online rebuild first (Migrations::abort, or monolite migrate abort)"
     );
     failure(ffi::SQLITE_AUTH, text)
 }

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::AppliedMigration;
+use monolite_sqlite::{AppliedMigration, Rebuilding};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use crate::activity::Caller;
@@ -111,6 +111,7 @@ struct Migration {
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MigrationStatus {
     /// Those that were applied, in order.
@@ -138,6 +139,7 @@ pub struct MigrationStatus {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Applied {
     /// Its number.
@@ -211,6 +213,12 @@ impl Migrations {
         files.iter().try_fold(Migrations::new(), |all, (name, sql)| all.with(name, sql))
     }
 
+    /// The names and the texts of their files, in order: what another process needs to apply them,
+    /// as a server does for `monolite migrate`.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.list.iter().map(|it| (&*it.name, &*it.sql))
+    }
+
     /// How long each of them may take: an hour unless it is said here. The option
     /// `write_time_limit` does not hold for them.
     ///
@@ -232,7 +240,8 @@ impl Migrations {
         let db = db.with_error::<Error>();
         let (applied, rebuilding) =
             db.read(|tx| Ok((tx.migrations()?, tx.rebuilding()?))).wait()?;
-        let rebuilding = rebuilding.map(Into::into);
+        let with = |it: Rebuilding| Rebuilding { obstacle: self.obstacle(&it), ..it }.into();
+        let rebuilding = rebuilding.map(with);
         Ok(MigrationStatus { rebuilding, ..self.compared_with(&applied) })
     }
 

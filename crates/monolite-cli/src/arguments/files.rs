@@ -19,8 +19,9 @@ Change a database's schema step by step, each step once.
 A migration is a file NNNN_name.sql in DIR. Each is applied in one transaction, in the order of \
 the numbers, and noted in the database with its checksum: one that is edited afterwards, or \
 missing, is an error. A file that begins with `-- monolite: rebuild=TABLE` declares a new CREATE \
-TABLE for a table that there is; rows, indexes, triggers, views and foreign keys stay. No other \
-process may have FILE open; a program applies its migrations itself with monolite::Migrations.";
+TABLE for a table that there is; rows, indexes, triggers, views and foreign keys stay. A \
+file must not be open in another process; a program applies its migrations itself with \
+monolite::Migrations. Of a server, name the admin address: it applies the migrations of DIR.";
 
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.
@@ -86,9 +87,10 @@ pub(crate) struct Up {
 
 #[derive(Args, Debug)]
 pub(crate) struct Migrated {
-    /// The database
-    #[arg(value_name = "FILE", value_parser = file())]
-    pub(crate) file: PathBuf,
+    /// The database, or the admin address of the server that has it: http://127.0.0.1:8081, with
+    /// /db/NAME/ behind it if there are several
+    #[arg(value_name = "FILE|URL", value_parser = file())]
+    pub(crate) place: PathBuf,
 
     /// The directory with the migrations
     #[arg(long, value_name = "DIR", default_value = "migrations")]

@@ -142,7 +142,8 @@ impl Connection {
                 return Ok(json!({ "running": running, "open_transactions": open_transactions }));
             }
         };
-        let now = monolite_client::now(admin, database);
+        let path = format!("now?of={database}");
+        let now = monolite_client::operate(admin, &path, None);
         let now = told(unless_interrupted(&self.runtime, self.is_interactive, now))?;
         let all = now["databases"].as_array().into_iter().flatten();
         let found = all.into_iter().find(|it| it["database"] == **database).cloned();

@@ -34,3 +34,56 @@ fn a_signal_that_comes_twice_at_once_is_one() {
     drop(request);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn the_database_of_a_server_is_migrated_by_its_admin_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let migrations = directory.path().join("migrations");
+    std::fs::create_dir(&migrations).unwrap();
+    let write = |name: &str, sql: &str| std::fs::write(migrations.join(name), sql).unwrap();
+    let first = "CREATE TABLE t(id INTEGER PRIMARY KEY, n);
+        INSERT INTO t WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 60000)
+        SELECT i, i FROM x";
+    write("0001_t.sql", first);
+    std::fs::write(directory.path().join("shop.db"), "").unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_monolite"))
+        .args(["serve", "--dir", ".", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .current_dir(&directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let line = lines.nth(1).unwrap().unwrap();
+    let url = format!("{}/db/shop/", line.strip_prefix("figures and dashboard at ").unwrap());
+    let migrate = |verb: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+        let output =
+            command.args(["migrate", verb, &url]).current_dir(&directory).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let verified = migrate("verify");
+    assert!(verified.0 == Some(1) && verified.1.contains("0001_t.sql is pending"), "{verified:?}");
+    let up = migrate("up");
+    assert!(up.0 == Some(0) && up.1.contains("applied  ") && up.1.contains("0001_t"), "{up:?}");
+
+    let table = "-- monolite: rebuild=t online\nCREATE TABLE t(id INTEGER PRIMARY KEY, n CHECK \
+        (n <> 55000), more)";
+    write("0002_n.sql", table);
+    let plan = migrate("plan");
+    assert!(plan.1.contains("rebuilds t: 60000 rows, 0 indexes; online"), "{plan:?}");
+    // What the server refuses is said, and where it is.
+    let up = migrate("up");
+    assert!(up.0 == Some(1) && up.1.contains("id 55000: CHECK") && up.1.contains("of 60000"));
+    let status = migrate("status");
+    assert!(status.1.contains("online   0002_n.sql: copying t, "), "{status:?}");
+    let aborted = migrate("abort");
+    assert_eq!(aborted, (Some(0), "pending  0002_n.sql\n".into()));
+    write("0002_n.sql", &table.replace("55000", "0"));
+
+    let up = migrate("up");
+    assert!(up.0 == Some(0) && up.1.contains("0002_n"), "{up:?}");
+    assert_eq!(migrate("verify").0, Some(0));
+    terminate(&server);
+    assert!(server.wait().unwrap().success());
+}

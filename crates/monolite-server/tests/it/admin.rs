@@ -1,5 +1,9 @@
 //! The operators' address: figures, what runs, and which databases there are.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
 use prometheus_parse::{Scrape, Value as Figure};
 use serde_json::{Value, json};
 use ureq::Agent;
@@ -119,6 +123,77 @@ fn databases_are_created_listed_and_deleted() {
     assert_eq!(list(), json!([]));
     assert_eq!(run(&served, "shop", "SELECT 1").0, 404);
     assert_eq!(served.directory.path().read_dir().unwrap().count(), 0, "no file is left");
+}
+
+/// What the server answers of the migrations of its database.
+fn migrations(served: &Served, verb: &str, texts: &Value) -> (u16, Value) {
+    let path = format!("/v1/namespaces/default/migrations/{verb}");
+    Served::post_to(&served.admin, None, &path, texts)
+}
+
+#[test]
+fn migrations_are_applied_while_clients_go_on() {
+    let served = Served::one();
+    let first = "CREATE TABLE t(id INTEGER PRIMARY KEY, n);
+        INSERT INTO t WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 60000)
+        SELECT i, i FROM x";
+    let mut texts = json!({ "0001_t.sql": first });
+    let (status, plan) = migrations(&served, "plan", &texts);
+    assert_eq!((status, &plan[0]["name"]), (200, &json!("0001_t.sql")));
+    assert_eq!(migrations(&served, "dry-run", &texts), (200, json!(["0001_t.sql"])));
+    let (status, error) = migrations(&served, "verify", &texts);
+    assert_eq!((status, &error["code"]), (400, &json!("MIGRATION_FAILED")), "{error}");
+    assert_eq!(migrations(&served, "up", &texts), (200, json!(["0001_t.sql"])));
+    assert_eq!(migrations(&served, "verify", &texts), (200, Value::Null));
+    assert_eq!(migrations(&served, "down", &texts).0, 404);
+    assert_eq!(migrations(&served, "up", &json!({ "t.sql": "" })).0, 400);
+    assert_eq!(migrations(&served, "up", &json!([])).0, 400);
+
+    texts["0002_n.sql"] = json!(
+        "-- monolite: rebuild=t online
+         CREATE TABLE t(id INTEGER PRIMARY KEY, n INT NOT NULL, more TEXT)"
+    );
+    let rebuilding = |served: &Served| migrations(served, "status", &texts).1["rebuilding"].clone();
+    // When its client leaves it is paused.
+    let mut client = TcpStream::connect(served.admin.trim_start_matches("http://")).unwrap();
+    let body = texts.to_string();
+    let head = "POST /v1/namespaces/default/migrations/up HTTP/1.1\r\nhost: localhost\r\n";
+    write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    while rebuilding(&served)["rows"].as_u64().is_none_or(|rows| rows == 0) {}
+    served.stream().execute("UPDATE t SET n = -1 WHERE id = 1").unwrap();
+    drop(client);
+    let mut now = rebuilding(&served);
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let before = std::mem::replace(&mut now, rebuilding(&served));
+        if before == now {
+            break;
+        }
+    }
+    assert_eq!((&now["table"], &now["phase"]), (&json!("t"), &json!("copying")), "{now}");
+    assert_eq!(migrations(&served, "abort", &json!({})), (200, json!("0002_n.sql")));
+    assert_eq!(rebuilding(&served), Value::Null);
+
+    // When the server stops, too.
+    let mut served = served;
+    let admin = served.admin.clone();
+    let again = texts.clone();
+    let up = std::thread::spawn(move || {
+        Served::post_to(&admin, None, "/v1/namespaces/default/migrations/up", &again)
+    });
+    while rebuilding(&served)["rows"].as_u64().is_none_or(|rows| rows == 0) {}
+    served.begin_stop();
+    let (status, error) = up.join().unwrap();
+    assert_eq!((status, &error["code"]), (503, &json!("DRAINING")), "{error}");
+    let directory = served.end();
+    let db = monolite::Database::open(directory.path().join("one.db")).unwrap();
+    let texts = texts.as_object().unwrap().iter();
+    let all = texts.fold(monolite::Migrations::new(), |all, (name, sql)| {
+        all.with(name, sql.as_str().unwrap()).unwrap()
+    });
+    assert!(all.status(&db).unwrap().rebuilding.is_some_and(|it| it.rows > 0));
+    assert_eq!(all.up(&db).wait().unwrap(), ["0002_n.sql"]);
+    db.close().unwrap();
 }
 
 #[test]

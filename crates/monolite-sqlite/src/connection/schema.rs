@@ -142,12 +142,25 @@ impl Connection {
     /// # Errors
     /// `SQLITE_AUTH` when something does; those of SQLite.
     pub fn check_names(&self) -> Result<()> {
+        self.check_names_but(|_, _| false)
+    }
+
+    /// The same of a file in which another program may have changed what an online rebuild has
+    /// made: [`Online::state`](crate::Online::state) tells of that.
+    ///
+    /// # Errors
+    /// As [`Connection::check_names`].
+    pub fn check_names_of_file(&self) -> Result<()> {
+        self.check_names_but(names::is_of_rebuild)
+    }
+
+    fn check_names_but(&self, is_left: fn(&str, &str) -> bool) -> Result<()> {
         let all = |find: &mut Statement<'_>| {
             let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
             find.query_map(names::DEFINITIONS, of)?.collect::<Result<Vec<_>>>()
         };
         for (found, sql) in self.as_engine(|| self.prepared.with_own(Own::FindNames, all))? {
-            if !self.online().has_made(&sql)? {
+            if !is_left(&found, &sql) && !self.online().has_made(&sql)? {
                 return Err(names::refused(&found));
             }
         }

@@ -303,7 +303,7 @@ fn key_time(options: &Options) -> Arc<KeyTime> {
 
 /// Why a file is refused that has something by a name of the engine's.
 fn names_refused(connection: &Connection) -> Option<Error> {
-    let refused = connection.check_names().map_err(Error::from).err()?;
+    let refused = connection.check_names_of_file().map_err(Error::from).err()?;
     // A schema that cannot be read is reported by its first reader.
     let text = format!("{refused}: rename it with plain SQLite before it is opened here");
     (refused.kind() == ErrorKind::Invalid).then(|| Error::new(ErrorKind::Invalid, text))

@@ -3,13 +3,16 @@
 //! # Format
 //! A directive is a comment of one line, with nothing but blanks and other comments before it:
 //! `-- monolite: foreign_keys=off`, or `-- monolite: rebuild=` with the name of a table, which has
-//! foreign keys off, too; or that with ` online` behind it, alone in its file.
+//! foreign keys off, too; or that with `online` behind it, alone in its file. A name that is not
+//! one word is in quotes, as in SQL.
 //!
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
 //!   `DROP TABLE` delete the rows of other tables.
 //! - No comment goes on to the end of the text without a `*/`: SQLite takes all that follows for a
 //!   part of it, and says nothing.
+
+use monolite_sqlite::{Scan, TokenKind};
 
 use crate::call::member::ForeignKeys;
 use crate::error::Result;
@@ -18,9 +21,6 @@ use super::wrong;
 
 /// What begins a directive.
 const DIRECTIVE: &str = "-- monolite:";
-
-/// What is behind the name of a table that is rebuilt while it is used.
-const ONLINE: &str = " online";
 
 /// How a migration is applied.
 #[derive(Debug, Default)]
@@ -50,22 +50,20 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
     for comment in comments.into_iter().filter(Comment::looks_like_directive) {
         let said = comment.text.strip_prefix(DIRECTIVE).filter(|_| comment.is_in_head);
         let said = said.map(|said| said.trim().split_once('='));
-        match said {
-            Some(Some(("foreign_keys", "off"))) => {}
-            Some(Some(("rebuild", table))) if table.ends_with(ONLINE) => {
-                directives.online = Some(table.trim_end_matches(ONLINE).into());
-            }
-            Some(Some(("rebuild", table))) if !table.is_empty() => {
-                directives.rebuilds.push(table.into());
-            }
+        let said = said.flatten();
+        let rebuilt = said.filter(|it| it.0 == "rebuild").and_then(|it| rebuilt(it.1));
+        match (said, rebuilt) {
+            (Some(("foreign_keys", "off")), _) => {}
+            (_, Some((table, true))) => directives.online = Some(table),
+            (_, Some((table, false))) => directives.rebuilds.push(table),
             _ => {
                 let line = line_of(&comment);
                 return Err(wrong(&format!(
                     "the migration {name}:{line} has the comment {:?}, which looks like a \
                      directive and is not known as one; there are \"{DIRECTIVE} \
                      foreign_keys=off\" and \"{DIRECTIVE} rebuild=TABLE\" or \"rebuild=TABLE \
-                     online\", before the first statement: write it so and there, or reword the \
-                     comment",
+                     online\", before the first statement (a name of several words is in quotes): \
+                     write it so and there, or reword the comment",
                     comment.text
                 )));
             }
@@ -83,6 +81,16 @@ pub(super) fn read(name: &str, sql: &str) -> Result<Directives> {
         )));
     }
     Ok(directives)
+}
+
+/// The table that is named behind `rebuild=`, and whether it is rebuilt online.
+fn rebuilt(said: &str) -> Option<(String, bool)> {
+    let tokens: Vec<_> = Scan::of(said).filter(|it| it.kind != TokenKind::Blank).collect();
+    match &tokens[..] {
+        [table] => Some((table.name()?, false)),
+        [table, online] if online.is_word("online") => Some((table.name()?, true)),
+        _ => None,
+    }
 }
 
 struct Comment<'s> {

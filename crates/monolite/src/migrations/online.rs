@@ -72,6 +72,7 @@ const ATTEMPTS: u32 = 10;
 
 /// An online rebuild that is under way, see [`MigrationStatus`](super::MigrationStatus).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OnlineRebuild {
     /// The name of its migration.
@@ -84,12 +85,15 @@ pub struct OnlineRebuild {
     pub rows: u64,
     /// Rows that there were when it began.
     pub total: u64,
+    /// Why it cannot go on, and can only be aborted: another program has changed the table or what
+    /// the engine has made for it, or the migration is not there as it was.
+    pub obstacle: Option<String>,
 }
 
 impl From<Rebuilding> for OnlineRebuild {
     fn from(it: Rebuilding) -> OnlineRebuild {
-        let Rebuilding { name, table, phase, rows, total, .. } = it;
-        OnlineRebuild { migration: name, table, phase, rows, total }
+        let Rebuilding { name, table, phase, rows, total, obstacle, .. } = it;
+        OnlineRebuild { migration: name, table, phase, rows, total, obstacle }
     }
 }
 
@@ -165,12 +169,9 @@ impl Migrations {
             let online = Online { writes: &writes, maintenance: &maintenance, job, time_limit };
             let aborted = online.alone(|tx| {
                 let Some(it) = tx.rebuilding()? else { return Ok(None) };
-                if it.phase == RebuildPhase::Removing {
-                    // Swapped or aborted before: it is cleaned below.
-                    return Ok(Some(None));
-                }
                 tx.rebuild_online(|online| online.abort())?;
-                Ok(Some(Some(it.name)))
+                // Or it was swapped or aborted before, and is only cleaned.
+                Ok(Some((it.phase != RebuildPhase::Removing).then_some(it.name)))
             })?;
             if aborted.is_some() {
                 online.clean()?;
@@ -189,8 +190,8 @@ impl Online<'_> {
             .on_snapshot(self.job, |reader| Ok(reader.connection.online().state()?))?;
         match state {
             Some(it) if it.phase == RebuildPhase::Removing => self.clean(),
-            Some(it) if !all.list.iter().any(|known| known.is_of(&it)) => Err(stranger(&it)),
-            _ => Ok(()),
+            Some(it) => all.obstacle(&it).map_or(Ok(()), |why| Err(wrong(&why))),
+            None => Ok(()),
         }
     }
 
@@ -404,9 +405,16 @@ impl Migrations {
         match tx.rebuilding()? {
             None => tx.rebuild_online(|online| online.begin(of, sql, total)),
             Some(it) if migration.is_of(&it) => tx.rebuild_online(|online| online.resume(sql)),
-            Some(it) => Err(stranger(&it)),
+            Some(it) => Err(wrong(&stranger(&it))),
         }
         .map(Some)
+    }
+
+    /// Why the one that is under way cannot go on with these.
+    pub(super) fn obstacle(&self, it: &Rebuilding) -> Option<String> {
+        let is_known = || self.list.iter().any(|known| known.is_of(it));
+        let is_lost = it.phase != RebuildPhase::Removing && !is_known();
+        it.obstacle.clone().or_else(|| is_lost.then(|| stranger(it)))
     }
 }
 
@@ -443,10 +451,10 @@ impl Migration {
     }
 }
 
-fn stranger(it: &Rebuilding) -> Error {
-    wrong(&format!(
+fn stranger(it: &Rebuilding) -> String {
+    format!(
         "{} is being rebuilt online by the migration {}, which is not there as it was then; bring \
          it back, or abort the rebuild (Migrations::abort, or monolite migrate abort)",
         it.table, it.name
-    ))
+    )
 }

@@ -45,6 +45,7 @@ const ROWS_A_SECOND_ONLINE: u64 = 100_000;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Planned {
     /// The name of its file.
@@ -56,6 +57,7 @@ pub struct Planned {
 
 /// A rebuild that is declared in a pending migration, see [`Planned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PlannedRebuild {
     /// The table.
@@ -88,8 +90,9 @@ impl Migrations {
     /// tables that are to be rebuilt.
     ///
     /// # Errors
-    /// `Invalid` when something is wrong with those that were applied; those of
-    /// [`Read::wait`](crate::Read::wait).
+    /// `Invalid` when something is wrong with those that were applied, and for one that rebuilds a
+    /// table online with other statements than that takes; those of
+    /// [`Read::wait`](crate::Read::wait). What else is refused [`Migrations::dry_run`] finds.
     pub fn plan<E>(&self, db: &Database<E>) -> Result<Vec<Planned>> {
         let (all, db) = (self.clone(), db.with_error::<Error>());
         db.read(move |tx| {
@@ -169,6 +172,9 @@ impl Migration {
             if objects > 0 {
                 let table = table.replace('"', "\"\"");
                 rows = Some(count(&format!("SELECT count(*) FROM main.\"{table}\""), &[])?);
+            }
+            if let (Some(table), true) = (online, objects > 0) {
+                tx.read_online(&self.sql, table).map_err(|error| self.named_in(error))?;
             }
             let milliseconds = rows.unwrap_or(0) * objects * 1_000 / a_second;
             let (table, time) = (table.clone(), Duration::from_millis(milliseconds));

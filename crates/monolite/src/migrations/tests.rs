@@ -54,12 +54,18 @@ fn directives_are_found_before_the_first_statement() {
         );
     }
     assert_eq!(of("-- monolite:foreign_keys=off").unwrap(), ForeignKeys::Off);
-    let two = "-- monolite: rebuild=a\n-- monolite: rebuild=b c\nSELECT 1";
+    let two = "-- monolite: rebuild=a\n-- monolite: rebuild=\"b c\"\nSELECT 1";
     let two = directives::read("1_a.sql", two).unwrap();
     assert_eq!(
         (two.foreign_keys, two.rebuilds),
         (ForeignKeys::Off, vec!["a".into(), "b c".into()])
     );
+    for (said, table) in [("b online", "b"), ("[b] ONLINE", "b"), ("\"online\" Online", "online")] {
+        let read = directives::read("1_a.sql", &format!("-- monolite: rebuild={said}")).unwrap();
+        assert_eq!((read.online.as_deref(), read.rebuilds.len()), (Some(table), 0), "{said}");
+    }
+    let read = directives::read("1_a.sql", "-- monolite: rebuild=\"order\"").unwrap();
+    assert_eq!(read.rebuilds, ["order"]);
 }
 
 #[test]
@@ -68,6 +74,9 @@ fn what_looks_like_a_directive_and_is_none_is_refused() {
         "-- monolite: foreign_keys=of\n",
         "--monolite: foreign_keys=off\n",
         "-- monolite: rebuild=\n",
+        "-- monolite: rebuild=b onlin\n",
+        "-- monolite: rebuild=b c online\n",
+        "-- monolite: rebuild=\"b\n",
         "-- monolite: rebuilds=a\n",
         "-- Monolite: foreign_keys=off\n",
         "-- monolite foreign_keys=off\n",

@@ -264,6 +264,11 @@ impl<'c> ReadTx<'c> {
     ///
     /// # Errors
     /// Those of SQLite.
+    pub(crate) fn read_online(&self, sql: &str, table: &str) -> Result<()> {
+        let _running = self.enter("reading an online rebuild")?;
+        Ok(self.connection.online().read(sql, table)?)
+    }
+
     pub(crate) fn rebuilding(&self) -> Result<Option<Rebuilding>> {
         let _running = self.enter("finding an online rebuild")?;
         Ok(self.connection.online().state()?)

@@ -65,10 +65,14 @@ pub struct Rebuilding {
     pub rows: u64,
     /// Rows that there were when it began.
     pub total: u64,
+    /// Why it can only be aborted: another program has changed the table, or what is the engine's.
+    pub obstacle: Option<String>,
 }
 
 /// What an online rebuild does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum RebuildPhase {
     /// It copies rows.
     Copying,
@@ -159,20 +163,29 @@ impl Online<'_> {
     /// Those of SQLite.
     pub fn state(self) -> Result<Option<Rebuilding>> {
         self.0.as_engine(|| {
-            let Some(number) = self.get("number")? else { return Ok(None) };
+            let number = match self.get("number")? {
+                Some(number) => number,
+                // Another program has dropped what is noted, and not all of the rest.
+                None if self.schema("")?.is_empty() => return Ok(None),
+                None => 0,
+            };
             let has = |value: Option<i64>| value.unwrap_or(0).unsigned_abs();
-            let text =
-                |name: &str| Ok::<String, rusqlite::Error>(self.get(name)?.unwrap_or_default());
+            let text = |name: &str| {
+                Ok::<String, rusqlite::Error>(self.get(name)?.unwrap_or_else(|| "?".into()))
+            };
             let phase = match (self.get::<i64>("removing")?, self.get::<i64>("from")?) {
                 (Some(_), _) => RebuildPhase::Removing,
                 (None, Some(_)) => RebuildPhase::Copying,
                 (None, None) => RebuildPhase::Following,
             };
+            let table = text("table")?;
+            let is_over = phase == RebuildPhase::Removing;
             Ok(Some(Rebuilding {
                 number,
                 name: text("name")?,
                 checksum: text("checksum")?,
-                table: text("table")?,
+                obstacle: if is_over { None } else { self.obstacle(&table)? },
+                table,
                 phase,
                 rows: has(self.get("rows")?),
                 total: has(self.get("total")?),
@@ -223,6 +236,14 @@ impl Online<'_> {
         let needed = || raw.query_row(sql, [table], |row| row.get::<_, i64>(0));
         let needed = self.0.as_engine(needed)?.unsigned_abs();
         Ok(Room { rows, needed, free: free.unwrap_or(u64::MAX) })
+    }
+
+    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when it is not; those of SQLite.
+    pub fn read(self, sql: &str, table: &str) -> Result<()> {
+        self.0.as_engine(|| Declared::read(self.0, sql, table).map(drop))
     }
 
     /// Begins to rebuild `table` as the migration `sql` declares it, which has this number, name
@@ -432,13 +453,20 @@ impl Online<'_> {
         Ok(true)
     }
 
-    /// Ends the one that is under way. [`Online::clean`] deletes what it has made.
+    /// Ends the one that is under way, also where another program has dropped or renamed something
+    /// of it. [`Online::clean`] deletes what it has made.
     ///
     /// # Errors
     /// Those of SQLite.
     pub fn abort(self) -> Result<()> {
+        let [.., state, dirty] = names::DEFINITIONS;
+        let shadow = format!("CREATE TABLE {SHADOW}(key INTEGER PRIMARY KEY)");
         self.0.rebuilding(|| {
             self.drop_triggers()?;
+            for table in [state, dirty, &shadow] {
+                let make = table.replacen("TABLE", "TABLE IF NOT EXISTS", 1);
+                self.0.raw().execute_batch(&make)?;
+            }
             self.set("removing", 1)?;
             self.note_objects()
         })
@@ -478,27 +506,32 @@ impl Online<'_> {
         let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND lower(name) GLOB \
                    'monolite_rebuild_*'";
         for name in all(raw, sql, (), |row| row.get::<_, String>(0))? {
-            raw.execute_batch(&format!("DROP TRIGGER main.{name}"))?;
+            raw.execute_batch(&format!("DROP TRIGGER main.{}", quoted(&name)))?;
         }
         Ok(())
     }
 
-    /// What must stay as it is: the table, its indexes, and our triggers.
+    /// What must stay as it is: the table, its indexes, and all that is ours.
     fn schema(self, table: &str) -> Result<String> {
         let sql = "SELECT coalesce(group_concat(sql, ';'), '') FROM (SELECT sql FROM \
-                   main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND (type IN ('table', \
-                   'index') OR lower(name) GLOB 'monolite_rebuild_*') ORDER BY name)";
+                   main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', \
+                   'index') OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name)";
         self.0.raw().query_row(sql, [table], |row| row.get(0))
     }
 
-    fn check_schema(self, table: &str) -> Result<()> {
+    fn obstacle(self, table: &str) -> Result<Option<String>> {
         let is_same = self.get::<String>("schema")? == Some(self.schema(table)?);
-        refuse((!is_same).then(|| {
+        Ok((!is_same).then(|| {
             format!(
-                "{table} or an index of it was changed while it is rebuilt online; abort the \
-                 rebuild, and begin it again"
+                "{table}, an index of it or what the engine has made for it was changed while it \
+                 is rebuilt online; the table has all its rows: abort the rebuild \
+                 (Migrations::abort, or monolite migrate abort), and begin it again"
             )
         }))
+    }
+
+    fn check_schema(self, table: &str) -> Result<()> {
+        refuse(self.obstacle(table)?)
     }
 
     fn note_objects(self) -> Result<()> {

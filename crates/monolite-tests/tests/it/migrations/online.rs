@@ -360,6 +360,57 @@ fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
     db.close().unwrap();
 }
 
+#[test]
+fn what_another_program_renames_or_drops_leaves_the_abort() {
+    let directory = tempfile::tempdir().unwrap();
+    let changes = [
+        "ALTER TABLE t RENAME TO s",
+        // It has other quotes then.
+        "ALTER TABLE t RENAME TO x; ALTER TABLE x RENAME TO t",
+        "ALTER TABLE t RENAME COLUMN id TO k",
+        "ALTER TABLE t RENAME COLUMN u TO w",
+        "DROP TABLE monolite_rebuild",
+        "DROP TABLE monolite_rebuild_dirty",
+        "DROP TABLE monolite_rebuild_state",
+        "DROP TABLE monolite_rebuild_state; DROP TABLE monolite_rebuild",
+        "ALTER TABLE t RENAME TO s; DROP TABLE monolite_rebuild_state; DROP TABLE \
+         monolite_rebuild_dirty",
+        "DROP TRIGGER monolite_rebuild_insert; DROP TABLE monolite_rebuild",
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let (all, path) = (online(REBUILD), directory.path().join(format!("{at}.db")));
+        paused(&path, 2_000, &all).close().unwrap();
+        plain(&path).execute_batch(change).unwrap();
+        let db = Database::open(&path).unwrap();
+        let obstacle = all.status(&db).unwrap().rebuilding.unwrap().obstacle;
+        assert!(obstacle.is_some_and(|it| it.contains("was changed")), "{change}");
+        let error = all.up(&db).wait().unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("was changed") && told.contains("abort"), "{change}: {error}");
+        assert!(Migrations::abort(&db).wait().unwrap().is_some(), "{change}");
+        assert_eq!(all.status(&db).unwrap().rebuilding, None, "{change}");
+        write(&db, "CREATE TABLE late(x)").unwrap();
+        db.close().unwrap();
+        let plain = plain(&path);
+        assert!(is_sound(&plain) && ours(&plain) == 0, "{change}");
+        let rows = if change.contains("TO s") { "s" } else { "t" };
+        let count = format!("SELECT count(*) FROM {rows}");
+        assert_eq!(plain.query_row(&count, (), |row| row.get::<_, i64>(0)), Ok(2_000), "{change}");
+    }
+    // No other object may have such a name, or name the engine's.
+    for sql in [
+        "CREATE VIEW monolite_rebuild_x AS SELECT 1",
+        "CREATE TABLE monolite_rebuild_dirty(key)",
+        "CREATE VIRTUAL TABLE monolite_rebuild USING fts5(x)",
+        "CREATE TABLE x(y REFERENCES monolite_rebuild)",
+    ] {
+        let path = directory.path().join("foreign.db");
+        plain(&path).execute_batch(sql).unwrap();
+        assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Invalid, "{sql}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 const TABLE: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)";
 
 /// A schema, a rebuild that cannot be done online, and a word of the refusal.
@@ -412,7 +463,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
          CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); INSERT INTO t VALUES (1, 1)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES q(a)); \
          SELECT id, a + 1 AS a FROM t",
-        "gives another a",
+        "gets another a",
     ),
     (
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT UNIQUE); \
@@ -424,6 +475,12 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, b)",
         "the view v",
+    ),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a ANY UNIQUE); \
+         CREATE TABLE c(a REFERENCES t(a))",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a ANY UNIQUE) STRICT",
+        "a, which a foreign key uses, as another type",
     ),
     (TABLE, "DELETE FROM t; CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "DELETE FROM t"),
     ("CREATE TABLE x(a)", "CREATE TABLE t(id INTEGER PRIMARY KEY)", "no such table"),
@@ -442,12 +499,40 @@ fn what_cannot_be_done_online_is_refused_and_nothing_is_changed() {
         assert!(error.contains(told) && tried.contains(told), "{body}: {error}, {tried}");
         // The values are only found while they are copied.
         let is_begun = all.status(&db).unwrap().rebuilding.is_some();
-        assert_eq!(is_begun, told.contains("another key") || told.contains("gives"), "{body}");
+        assert_eq!(is_begun, told.contains("another key") || told.contains("gets"), "{body}");
+        let is_planned = all.plan(&db).is_ok();
+        assert_eq!(is_planned, !told.contains("DELETE"), "{body}");
         Migrations::abort(&db).wait().unwrap();
         write(&db, schema).unwrap_err();
         db.close().unwrap();
         assert_eq!(ours(&plain(&path)), 0, "{body}");
     }
+}
+
+#[test]
+fn a_table_with_foreign_keys_becomes_strict() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let schema = "CREATE TABLE p(id INTEGER PRIMARY KEY, code TEXT UNIQUE);
+        CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), code TEXT REFERENCES
+            p(code));
+        CREATE TABLE c(t INTEGER REFERENCES t(id));
+        INSERT INTO p VALUES (1, '007'); INSERT INTO t VALUES (5, 1, '007'), (6, NULL, NULL);
+        INSERT INTO c VALUES (5);";
+    write(&db, schema).unwrap();
+    let all = online(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), code TEXT REFERENCES
+            p(code)) STRICT",
+    );
+    all.up(&db).wait().unwrap();
+    let error = write(&db, "UPDATE t SET p = 'x'").unwrap_err();
+    assert!(error.to_string().contains("cannot store TEXT"), "{error}");
+    db.close().unwrap();
+    let plain = plain(&path);
+    let sql = "SELECT count(*) FROM t JOIN p ON p.id = t.p AND p.code = t.code";
+    assert_eq!(plain.query_row(sql, (), |row| row.get::<_, i64>(0)), Ok(1));
+    assert!(is_sound(&plain) && ours(&plain) == 0);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::noting::noting_triggers;
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was, or abort the rebuild";
+                      migration again, which goes on where it was and looks at the rows behind \
+                      them, or abort the rebuild (a dry run before it begins lists all rows)";
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
@@ -152,16 +153,19 @@ impl Rebuild<'_> {
             };
             let form = |shape: &Column, table: &str| {
                 let collation = raw.column_metadata(Some("main"), table, column.as_str())?.1;
+                // Without STRICT, ANY compares as a number does.
+                let is_any = shape.form.0 == "ANY" && shape.form.1;
                 Ok::<_, rusqlite::Error>((
-                    shape.form.clone(),
+                    (shape.form.0.clone(), is_any),
                     shape.is_generated,
                     collation.map(std::ffi::CStr::to_owned),
                 ))
             };
+            let may_differ = select.is_some() || was.form != is.form;
             if form(was, &self.table)? != form(is, SHADOW)? {
                 self.refuse(format!("{column}, which a foreign key uses, as another type"));
             }
-            let why = format!("the SELECT gives another {column}, which a foreign key uses");
+            let why = format!("the new table gets another {column}, which a foreign key uses");
             let column = quoted(&column);
             let (head, tail) = (
                 format!(
@@ -171,7 +175,7 @@ impl Rebuild<'_> {
                 format!(" AND new.{column} COLLATE BINARY IS NOT old.{column}"),
             );
             let key = format!("old.{same}");
-            forbidden.extend(select.map(|_| Forbidden { head, key, tail, why }));
+            forbidden.extend(may_differ.then_some(Forbidden { head, key, tail, why }));
         }
         let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
         Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
