@@ -111,9 +111,9 @@ pub(crate) fn part(taken: &mut Taken, bytes: usize) -> Taken {
 /// Ends a connection.
 pub(crate) type End = Arc<Notify>;
 
-/// `bytes`, with the memory that they take (`kept`) until they are sent. A client that takes them slower
-/// than [`ENOUGH`] in [`STALL`] is given up, by `end`: in HTTP/2 the bytes can wait for the client
-/// while nothing waits to be written, of which [`Patient`] would know.
+/// `bytes`, with the memory that they take (`kept`) until they are sent. A client that takes them
+/// slower than [`ENOUGH`] in [`STALL`] is given up, by `end`: in HTTP/2 the bytes can wait for the
+/// client while nothing waits to be written, of which [`Patient`] would know.
 pub(crate) fn charged<K>(bytes: Vec<u8>, kept: K, end: Option<&End>) -> Bytes
 where
     K: Send + Sync + 'static,
