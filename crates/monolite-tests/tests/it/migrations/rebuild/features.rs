@@ -335,7 +335,7 @@ pub(super) const CARRIED: &[Carried] = &[
             CREATE TABLE c(v REFERENCES \"my \"\"t\"(\"id\")); INSERT INTO \"my \"\"t\" VALUES \
             (1, 2, 3, 4); INSERT INTO c VALUES (1)",
         table: "my \"t",
-        rebuild: "-- monolite: rebuild=my \"t\nCREATE TABLE [my \"t](id INTEGER PRIMARY KEY,
+        rebuild: "-- monolite: rebuild=\"my \"\"t\"\nCREATE TABLE [my \"t](id INTEGER PRIMARY KEY,
         `a b`, \
                   \"select\", \"x\"\"y\", \"new.one\")",
         probes: &["SELECT id, \"a b\", \"select\", \"x\"\"y\" FROM \"my \"\"t\" INDEXED BY \
