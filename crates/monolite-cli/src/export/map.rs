@@ -532,9 +532,12 @@ impl Plan {
 
     fn views(&mut self, schema: &Schema, kinds: &[Kinds]) {
         for view in &schema.views {
-            match translate(&clauses::of_view(&view.sql), &view_names(schema, kinds, &view.sql)) {
-                Ok(translated) => {
-                    let (name, columns) = (quoted(&view.name), list(&view.columns));
+            let names = view_names(schema, kinds, &view.sql);
+            let translated = translate(&clauses::of_view(&view.sql), &names);
+            match translated.and_then(|it| Ok((it, view.columns.as_ref().map_err(String::clone)?)))
+            {
+                Ok((translated, columns)) => {
+                    let (name, columns) = (quoted(&view.name), list(columns));
                     let sql = format!("CREATE VIEW {name} ({columns}) AS {}", translated.sql);
                     self.step("view", &view.name, sql, &translated.said());
                 }
@@ -561,7 +564,7 @@ fn view_names(schema: &Schema, kinds: &[Kinds], sql: &str) -> Names {
         add_columns(&mut names, table, kinds);
     }
     for view in schema.views.iter().filter(|view| is_used(&view.name)) {
-        for name in view.columns.iter().chain([&view.name]) {
+        for name in view.columns.iter().flatten().chain([&view.name]) {
             names.alias(name, name);
         }
     }

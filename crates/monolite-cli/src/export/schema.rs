@@ -20,7 +20,8 @@ pub(super) struct Schema {
 pub(super) struct View {
     pub(super) name: String,
     pub(super) sql: String,
-    pub(super) columns: Vec<String>,
+    /// Or why SQLite cannot read it here: a table or a function of the application is missing.
+    pub(super) columns: Result<Vec<String>, String>,
 }
 
 /// A table with rows of its own.
@@ -112,8 +113,9 @@ pub(super) fn read(tx: &ReadTx<'_>) -> Result<Schema> {
     for (name, kind, (is_strict, is_without_rowid), sql) in tx.query_map(TABLES, (), of)? {
         match kind.as_str() {
             "view" => {
-                let columns = columns(tx, &name)?.0.into_iter().map(|column| column.name);
-                schema.views.push(View { columns: columns.collect(), name, sql });
+                let columns = columns(tx, &name).map_err(|error| error.message().to_owned());
+                let columns = columns.map(|(all, _)| all.into_iter().map(|it| it.name).collect());
+                schema.views.push(View { columns, name, sql });
             }
             "virtual" => schema.virtual_tables.push((name, clauses::module(&sql))),
             _ => schema.tables.push(table(tx, name, is_strict, !is_without_rowid, &sql)?),
@@ -158,7 +160,7 @@ fn table(
     })
 }
 
-fn columns(tx: &ReadTx<'_>, table: &str) -> Result<(Vec<Column>, Vec<usize>)> {
+fn columns(tx: &ReadTx<'_>, table: &str) -> monolite::Result<(Vec<Column>, Vec<usize>)> {
     let sql = "SELECT name, type, \"notnull\", dflt_value, hidden, pk FROM pragma_table_xinfo(?1)";
     let of = |row: &Row<'_>| {
         let hidden: i64 = row.get(4)?;

@@ -482,6 +482,23 @@ const DOUBTS: &[Feature] = &[
         &[("SELECT c FROM f50_o", "4123")],
     ),
     (
+        "views that cannot be read here",
+        "CREATE VIEW f51_v AS SELECT of_the_application(1) AS a;
+         CREATE VIEW f51_w AS SELECT a FROM f51_v;
+         CREATE VIEW f51_x AS SELECT a FROM f51_gone;",
+        &[
+            ("lost", "view", "f51_v", "the function of_the_application()"),
+            (
+                "lost",
+                "view",
+                "f51_w",
+                "no such function: of_the_application; one of the application",
+            ),
+            ("lost", "view", "f51_x", "no such table: main.f51_gone"),
+        ],
+        &[],
+    ),
+    (
         "divisions",
         "CREATE TABLE f46(n INTEGER, price NUMERIC); INSERT INTO f46 VALUES (5, 2.5), (6, 3);
          CREATE VIEW f46_n AS SELECT n * 1.0 / 2 AS h, n / 2 AS i FROM f46;
