@@ -520,9 +520,13 @@ fn is_at(file: &File, path: &Path) -> bool {
     (is.dev(), is.ino()) == (there.dev(), there.ino())
 }
 
-/// Whether the file at `path` follows an archive, or did when it was closed last.
+/// Whether the file at `path` follows an archive, or did when it was closed last. One that a kill
+/// left with both records is a primary's: promoting it writes that one first, and a former primary
+/// that rejoins begins again.
 pub fn follows(path: &Path) -> bool {
-    place::record_of(path).exists()
+    let position = Position::read(&directory_of(path));
+    let is_primary = position.is_ok_and(|it| it.is_some_and(|it| it.epoch > Epoch(0)));
+    !is_primary && place::record_of(path).exists()
 }
 
 /// The size of the pages of the database at `path`, which is not open.

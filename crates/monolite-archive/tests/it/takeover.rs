@@ -13,7 +13,7 @@ use monolite::{Database, Durability, ErrorKind, Options, Sharing};
 use monolite_archive::{
     Archive, Fetched, Follower, Layout, Listing, Part, Result, Store, Tag, Takeover, Target,
     Timestamp,
-    internals::{Call, Catalog, Fault, FaultyStore},
+    internals::{Call, Catalog, Fault, FaultyStore, follows},
 };
 
 use crate::archive::snapshot;
@@ -314,6 +314,28 @@ fn promotion_applies_all_that_came_last() {
 }
 
 /// Other programs could have written to it.
+/// The note of the primary is there, and the one of the follower is not removed yet.
+#[test]
+fn file_whose_promotion_was_killed_between_its_notes_is_the_primarys() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let (archive, file) = standby(&bench, "second");
+    let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+    follower.wait_for(db.archive_token().unwrap(), Duration::from_secs(20)).unwrap();
+    let note = file.with_file_name("second.db-archive").join("follows.json");
+    let noted = fs::read(&note).unwrap();
+    assert!(follows(&file));
+    let claimed = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
+    follower.promote(claimed).unwrap();
+    fs::write(&note, noted).unwrap();
+    assert!(!follows(&file));
+    let next = open(archive, &file);
+    insert(&next, 500).unwrap();
+    assert_eq!(rows(&next), 11);
+    let _ = db.close();
+    next.close().unwrap();
+}
+
 #[test]
 fn file_that_was_shared_is_uploaded_as_a_whole() {
     let bench = Bench::new();
