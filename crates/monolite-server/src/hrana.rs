@@ -12,6 +12,7 @@
 mod request;
 mod response;
 
+pub(crate) use request::script_weight;
 pub use request::{
     Batch, ClientMessage, Condition, CursorRequest, PipelineRequest, SocketRequest, Sql, Step,
     Stmt, StreamRequest, Value,

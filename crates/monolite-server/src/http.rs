@@ -250,12 +250,13 @@ async fn body(shared: &Shared, asked: &mut Asked) -> Result<(), Failure> {
     Ok(whole?)
 }
 
-/// Takes memory for a request that was decoded, and takes `weight` beside its texts. It does not
-/// wait for it: those who wait would have it already.
-fn admit(shared: &Shared, asked: &mut Asked, weight: usize) -> Result<Answer, ProtocolError> {
-    let all = asked.body.len() + weight;
-    let memory = if all <= SMALL { &shared.small } else { &shared.memory };
-    let taken = memory.take_now(all).ok_or_else(no_memory)?;
+/// Takes memory for a request that was decoded, and takes `weight` beside its texts. A large one
+/// does not wait for it: it is in memory already.
+async fn admit(shared: &Shared, asked: &mut Asked, weight: usize) -> Result<Answer, ProtocolError> {
+    let taken = match asked.body.len() + weight {
+        small @ 0..=SMALL => shared.small.take(small).await?,
+        large => shared.memory.take_now(large).ok_or_else(no_memory)?,
+    };
     asked.taken.push(taken);
     Ok(Answer::to(std::mem::take(&mut asked.taken), &shared.memory))
 }
@@ -315,7 +316,7 @@ async fn pipeline(
     let (baton, proof) = (pipeline.baton.as_deref(), session.principal.proof(session.right));
     let key = key.map(|key| Key::of(key.as_bytes(), &proof, &asked.body, baton)).transpose()?;
     let weight = pipeline.requests.iter().map(StreamRequest::weight).sum();
-    let answer = admit(shared, asked, weight)?;
+    let answer = admit(shared, asked, weight).await?;
     let kept = answer.clone();
     let ((answer, written), is_repeated) = match key {
         Some(key) => {
@@ -430,7 +431,7 @@ async fn cursor(
     refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let CursorRequest { baton, batch } = CursorRequest::decode(&asked.body, encoding)?;
-    let answer = admit(shared, asked, batch.weight())?;
+    let answer = admit(shared, asked, batch.weight()).await?;
     let (mut held, proof) = stream(shared, &session, baton.as_deref()).await?;
     // What it writes is not known before it is answered.
     let writes = held.database.has_archive && held.stream.may_write_by(&batch);
@@ -486,7 +487,7 @@ async fn alone(
     refuse_key(&asked.request)?;
     body(shared, asked).await?;
     let request = decode(&asked.body)?;
-    let answer = admit(shared, asked, request.weight())?;
+    let answer = admit(shared, asked, request.weight()).await?;
     let (ran, written) = run_alone(shared, session, request, &answer).await?;
     let bytes = match ran {
         StreamResponse::Execute(result) => result.encode_v1(),
@@ -511,7 +512,7 @@ async fn run_alone(
     let ran = stream.run(request, stored, Encoding::Json, answer);
     let ran = shared.life.unless_cut(ran).await?.map_err(|error| {
         let status = match &*error.code {
-            "SQLITE_BUSY" => StatusCode::SERVICE_UNAVAILABLE,
+            "SQLITE_BUSY" | "OVERLOADED" => StatusCode::SERVICE_UNAVAILABLE,
             "SQLITE_IOERR" | "SQLITE_FULL" | "SQLITE_CORRUPT" | "SQLITE_NOMEM" => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }

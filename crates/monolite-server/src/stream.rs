@@ -37,7 +37,7 @@ use crate::databases::InUse;
 use crate::errors::{Own, own_error, protocol_error, read_only, sqlite_error};
 use crate::hrana::{
     Column, DescribeResult, Encoding, ProtocolError, Rows, Sql, Stmt, StmtResult, StreamRequest,
-    StreamResponse, Value,
+    StreamResponse, Value, script_weight,
 };
 use crate::memory::{Memory, Taken};
 use crate::names;
@@ -322,6 +322,10 @@ impl Stream {
             StreamRequest::Sequence(sql) => {
                 let Sql { sql, sql_id } = sql;
                 let script = stored.text(sql.as_deref(), sql_id)?;
+                if sql.is_none() {
+                    // Its request did not weigh it.
+                    answer.charge(script.len() + script_weight(&script))?;
+                }
                 self.sequence(&script, &answer.apart()).await.map(|()| StreamResponse::Sequence)
             }
             StreamRequest::Describe(sql) => {

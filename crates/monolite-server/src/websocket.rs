@@ -395,8 +395,11 @@ impl Connection {
                     return Err(breach(CloseCode::Policy, "say hello first"));
                 }
                 let weight = request.weight();
-                let memory = if weight <= SMALL { &self.small } else { &self.shared.memory };
-                taken.push(memory.take_now(weight).ok_or_else(no_memory)?);
+                taken.push(match weight {
+                    0..=SMALL => self.small.take_for_answer(weight).await,
+                    // It does not wait: it is in memory already.
+                    _ => self.shared.memory.take_now(weight).ok_or_else(no_memory)?,
+                });
                 if let Some((result, permit)) = self.request(request_id, request, (permit, taken)) {
                     self.end(request_id, result, permit).await;
                 }

@@ -292,13 +292,15 @@ impl StreamRequest {
         match self {
             StreamRequest::Execute(stmt) => stmt.weight(),
             StreamRequest::Batch(batch) => batch.weight(),
-            // Each of its statements is one; those in a stored text are few.
-            StreamRequest::Sequence(Sql { sql: Some(sql), .. }) => {
-                STATEMENT_BYTES * (1 + sql.bytes().filter(|byte| *byte == b';').count())
-            }
+            StreamRequest::Sequence(Sql { sql: Some(sql), .. }) => script_weight(sql),
             _ => STATEMENT_BYTES,
         }
     }
+}
+
+/// What the statements of a script take, beside their texts.
+pub(crate) fn script_weight(script: &str) -> usize {
+    STATEMENT_BYTES * (1 + script.bytes().filter(|byte| *byte == b';').count())
 }
 
 impl SocketRequest {

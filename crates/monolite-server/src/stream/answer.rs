@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::hrana::{Column, ProtocolError, StmtResult};
-use crate::memory::{Memory, SMALL, Taken};
+use crate::memory::{Memory, SMALL, Taken, no_memory};
 
 /// Most bytes of the rows and columns in the answer to one request.
 pub(crate) const ANSWER_BYTES: usize = 10 << 20;
@@ -17,7 +17,7 @@ const COLUMN_BYTES: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     bytes: Arc<AtomicUsize>,
-    of_request: Arc<Vec<Taken>>,
+    of_request: Arc<Mutex<Vec<Taken>>>,
     /// What an answer that is not small takes, as it grows.
     taken: Arc<Mutex<Option<Taken>>>,
     /// Of which it takes; `None` for a program that embeds the server.
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// The answer to a request that takes `of_request`; takes of `memory`.
     pub(crate) fn to(of_request: Vec<Taken>, memory: &Memory) -> Answer {
-        let (of_request, memory) = (Arc::new(of_request), Some(memory.clone()));
+        let (of_request, memory) = (Arc::new(Mutex::new(of_request)), Some(memory.clone()));
         Answer { of_request, memory, ..Answer::default() }
     }
 
@@ -35,6 +35,14 @@ impl Answer {
     pub(super) fn apart(&self) -> Answer {
         let (of_request, memory) = (Arc::clone(&self.of_request), self.memory.clone());
         Answer { of_request, memory, ..Answer::default() }
+    }
+
+    /// Takes `bytes` more for the request.
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), ProtocolError> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let taken = memory.take_now(bytes).ok_or_else(no_memory)?;
+        self.of_request.lock().unwrap_or_else(PoisonError::into_inner).push(taken);
+        Ok(())
     }
 
     /// What the answer takes, to be kept for what is made of it.
@@ -98,6 +106,7 @@ mod tests {
         let of_request = memory.take_now(512 << 10).expect("it is there");
         let answer = Answer::to(vec![of_request], &memory);
         let statement = answer.clone();
+        assert_eq!(answer.charge(600 << 10).map_err(|error| error.code), Err("OVERLOADED".into()));
         answer.reserve(SMALL).expect("small ones take nothing");
         answer.reserve(300 << 10).expect("it is there");
         let refused = answer.reserve(900 << 10).expect_err("others have it");
