@@ -35,6 +35,7 @@ mod gathering;
 mod group;
 mod lease;
 mod leaving;
+mod parts;
 pub(crate) mod position;
 mod refused;
 mod upkeep;
@@ -62,6 +63,7 @@ use crate::open::open_with;
 use crate::record::{Holder, Lineage};
 use crate::retention::Keep;
 use crate::store::Store;
+use crate::streaming::Peer;
 use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
 use failures::{Activity, Failures};
@@ -69,6 +71,7 @@ use feed::Feed;
 use lease::Term;
 use lease::host;
 use leaving::Leavable;
+use parts::Parts;
 use position::{Place, Position, directory_of};
 pub(crate) use refused::{fenced, refusal};
 use upkeep::Noticeboard;
@@ -156,6 +159,8 @@ pub struct Archive {
     take_over: bool,
     pub(crate) lease: Option<Duration>,
     pub(crate) address: Arc<str>,
+    stream_to: Option<Peer>,
+    pub(crate) stream_from: Option<Peer>,
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
@@ -211,6 +216,8 @@ impl Archive {
             take_over: false,
             lease: None,
             address: host().into(),
+            stream_to: None,
+            stream_from: None,
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
@@ -292,6 +299,27 @@ impl Archive {
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
+        self
+    }
+
+    /// Has the primary listen at `address`, as `10.0.0.1:7001`, for [followers that
+    /// stream](Archive::stream_from): they have what is on this disk some milliseconds later.
+    /// `secret` is the same on both sides, 16 random bytes or more. It proves who is there and that
+    /// nothing was changed. **Nothing is encrypted**: listen in a private network, or use a tunnel.
+    /// Default: no. An opening fails with `Storage` where it cannot listen.
+    #[must_use]
+    pub fn stream_to(mut self, address: &str, secret: &[u8]) -> Archive {
+        self.stream_to = Some(Peer::new(address, secret));
+        self
+    }
+
+    /// Has [`Follower`](crate::Follower) stream from the primary at `address`, whenever it has what
+    /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then see
+    /// what is on the disk of the primary: where that dies, it may be lost before it is archived,
+    /// and the follower goes back to what is in history. Default: no.
+    #[must_use]
+    pub fn stream_from(mut self, address: &str, secret: &[u8]) -> Archive {
+        self.stream_from = Some(Peer::new(address, secret));
         self
     }
 
@@ -405,6 +433,7 @@ impl Archive {
             resting: Condvar::new(),
             kept: OnceLock::new(),
             term: Mutex::default(),
+            parts: self.stream_to.clone().map(Parts::new),
         };
         shared.look_back(&shared.feed());
         Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
@@ -451,6 +480,8 @@ struct Shared {
     kept: OnceLock<Mutex<Feed>>,
     /// The term that serves.
     term: Mutex<Option<Arc<Term>>>,
+    /// What followers stream, if they may.
+    parts: Option<Parts>,
 }
 
 impl Shared {
@@ -494,6 +525,7 @@ impl Shared {
     fn leave(&self) {
         let mut feed = self.feed();
         self.store.leave();
+        self.parts.iter().for_each(Parts::end);
         let _ = fs::remove_file(self.copy_path());
         if self.kept.set(Mutex::new(feed.let_go())).is_ok() {
             let message = format!(
@@ -532,6 +564,17 @@ impl Shared {
         }
     }
 
+    /// What everything durable is archived as, or will be. Of one moment: the feed is held when the
+    /// number of the last group is noted.
+    fn token(&self, feed: &Feed) -> Option<ArchiveToken> {
+        let stats = self.stats();
+        if feed.broken.is_some() || !stats.is_restorable {
+            return None;
+        }
+        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
+        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
+    }
+
     fn now(&self) -> Timestamp {
         (self.archive.clock)()
     }
@@ -552,6 +595,7 @@ impl Shared {
     fn ends(&self) {
         self.control().is_over = true;
         self.resting.notify_all();
+        self.parts.iter().for_each(Parts::end);
     }
 
     /// Whether nothing should be done any more that can be done later.
@@ -671,6 +715,11 @@ impl Running {
 impl Archiving for Running {
     fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal> {
         let _ = self.shared.primary.set(Arc::clone(&primary));
+        if let Some(parts) = &self.shared.parts {
+            let listener = parts.listen().map_err(refusal)?;
+            let shared = Arc::clone(&self.shared);
+            self.spawn("monolite-parts", move || shared.stream(&listener))?;
+        }
         let shared = Arc::clone(&self.shared);
         // Without a buffer: an error without a receiver stops the engine instead.
         let (tell, told) = mpsc::sync_channel(0);
@@ -699,6 +748,7 @@ impl Archiving for Running {
         if shared.control().wakes {
             shared.changed.notify_one();
         }
+        shared.parts.iter().for_each(Parts::wake);
     }
 
     fn awaited(&self) {
@@ -711,14 +761,7 @@ impl Archiving for Running {
     }
 
     fn token(&self) -> Option<ArchiveToken> {
-        // Of one moment: the feed is held when the number of the last group is noted.
-        let feed = self.shared.engine_feed();
-        let stats = self.shared.stats();
-        if feed.broken.is_some() || !stats.is_restorable {
-            return None;
-        }
-        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
-        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
+        self.shared.token(&self.shared.engine_feed())
     }
 
     fn prepare(&self) {
@@ -739,7 +782,10 @@ impl Archiving for Running {
 
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
         let shared = &self.shared;
-        let captured = shared.engine_feed().capture(to, next, &|| shared.wal());
+        let mut feed = shared.engine_feed();
+        let captured = feed.capture(to, next, &|| shared.wal());
+        shared.keep_parts(&feed);
+        drop(feed);
         match &captured {
             Ok(()) => shared.succeeded(Activity::Staging),
             Err(error) => shared.not_kept(error),
@@ -779,6 +825,7 @@ impl Archiving for Running {
         stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
         stats.staged_bytes = feed.staged_bytes();
         stats.copies_because.clone_from(&feed.broken);
+        stats.followers = self.shared.parts.as_ref().map_or(0, |parts| parts.followers() as u64);
         stats
     }
 }

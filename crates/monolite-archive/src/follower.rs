@@ -16,6 +16,7 @@ mod following;
 mod pages;
 mod place;
 mod rejoin;
+mod streamed;
 mod succession;
 
 use std::fs::{self, File, TryLockError};
@@ -41,6 +42,7 @@ use crate::plan::Target;
 use crate::record::{Epoch, Record};
 use crate::requests::leader;
 use crate::restore::restore;
+use crate::streaming::Peer;
 use following::{Following, newest_of};
 use place::Place;
 use rejoin::rejoin;
@@ -115,6 +117,12 @@ pub struct FollowerStats {
     pub primary: String,
     /// Whether a follower may take over from it by itself ([`Archive::lease`]).
     pub has_lease: bool,
+    /// Whether it streams from the primary ([`Archive::stream_from`]).
+    pub is_streaming: bool,
+    /// Parts that were applied of streams since it was opened.
+    pub parts: u64,
+    /// Why the last stream ended, or did not begin, unless the archive had to go before.
+    pub stream_error: Option<String>,
     /// What went wrong last, if nothing has succeeded since.
     pub last_error: Option<String>,
     /// Whether it follows no more: `last_error` says why.
@@ -293,6 +301,7 @@ impl Archive {
     /// `Overloaded` when another process follows with it, or has it open; `Fenced` for the archive
     /// of another database; those of [`Archive::restore`] for a new file, and of [`Options::open`].
     pub fn follow(&self, options: Options, path: impl AsRef<Path>) -> monolite::Result<Follower> {
+        self.stream_from.as_ref().map_or(Ok(()), Peer::check).map_err(of_file)?;
         let path = std::path::absolute(path.as_ref());
         let path = path.map_err(|error| of(Error::of_io("use the path", error)))?;
         let beside = directory_of(&path);
@@ -319,8 +328,16 @@ impl Archive {
         let shared = Arc::new(Shared { archive, replica, page_size, progress, changed });
         let next = Txid::new(txid + 1).unwrap_or(Txid::FIRST);
         let theirs = Arc::clone(&shared);
-        let mut following =
-            Following { shared: theirs, path, place, record: None, next, looked: None, lists: 0 };
+        let mut following = Following {
+            shared: theirs,
+            path,
+            place,
+            record: None,
+            streamed: None,
+            next,
+            looked: None,
+            lists: 0,
+        };
         if following.place.is_spoiled {
             following.turn().map_err(of)?;
         }
@@ -439,6 +456,9 @@ impl Shared {
     /// There is something newer, to which files of so many bytes lead.
     fn note_newest(&self, newest: Txid, bytes: u64) {
         let mut progress = self.progress();
+        if newest.get() <= progress.reached {
+            return;
+        }
         progress.stats.newest = progress.stats.newest.max(newest.get());
         progress.stats.lag_bytes = bytes;
         if bytes > 0 {

@@ -65,6 +65,7 @@ mod source;
 mod catalog;
 
 mod requests;
+mod streaming;
 
 mod protocol;
 

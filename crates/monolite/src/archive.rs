@@ -174,6 +174,8 @@ pub struct ArchiveStats {
     /// Why a copy of the whole database is due or under way, if one is. A close does not wait for
     /// it; the next opening makes it.
     pub copies_because: Option<String>,
+    /// How many followers stream.
+    pub followers: u64,
     /// Requests of the store that have failed.
     pub failed_requests: u64,
     /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if

@@ -458,6 +458,7 @@ impl Uploader<'_> {
             feed.archived(taken.place(), since);
             shared.look_back(&feed);
             self.stats(|stats| stats.txid = serving.txid.get());
+            shared.seals(&feed, serving.txid, taken.position(), serving.pages);
             if feed.broken.is_some() && !shared.stats().is_restorable {
                 // It lies behind a hole: those who wait are answered when the copy is there.
                 return Ok(Ended::Broken);

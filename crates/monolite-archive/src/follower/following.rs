@@ -27,6 +27,7 @@ use monolite_ltx::{PageSize, Txid, TxidRange};
 use super::Shared;
 use super::pages::{Changed, IN_MEMORY, Whole};
 use super::place::{Place, scratch_of};
+use super::streamed::{Standing, Streamed, pause};
 use crate::archiver::position::directory_of;
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +60,8 @@ pub(super) struct Following {
     pub(super) place: Place,
     /// As it was read last.
     pub(super) record: Option<Record>,
+    /// What was streamed since the last slot that was applied, if all of it is in the file.
+    pub(super) streamed: Option<Streamed>,
     /// The slot to ask for. All between this and what is applied are fences.
     pub(super) next: Txid,
     /// When something came, or everything was listed; `None` before.
@@ -72,6 +75,8 @@ impl Following {
     pub(super) fn run(mut self) -> Following {
         let interval = self.shared.archive.interval;
         let mut rest = interval;
+        let (mut again, mut pausing) = (Instant::now(), interval);
+        let peer = self.shared.archive.stream_from.clone();
         while !self.shared.is_ending() {
             let then = Instant::now();
             match self.turn() {
@@ -79,11 +84,24 @@ impl Following {
                 Ok(false) => {
                     self.shared.had_all(then);
                     rest = interval;
+                    let Some(peer) = peer.as_ref().filter(|_| again <= Instant::now()) else {
+                        self.shared.rest(rest);
+                        continue;
+                    };
+                    match self.stream(peer) {
+                        Ok(true) => (rest, pausing) = (Duration::ZERO, interval),
+                        Ok(false) => pausing = interval,
+                        Err(error) => {
+                            self.shared.streams(Some(&error));
+                            again = Instant::now() + pausing;
+                            pausing = pause(pausing, interval);
+                        }
+                    }
                 }
                 Err(error) => {
                     rest = (rest.max(interval) * 2).min(REST.max(interval));
                     // Until it is mended, each look is at everything.
-                    self.looked = None;
+                    self.looked = self.looked.filter(|_| self.streamed.is_some());
                     if self.shared.failed(&error) {
                         break;
                     }
@@ -96,7 +114,7 @@ impl Following {
 
     /// Applies what comes next, if something does.
     pub(super) fn turn(&mut self) -> Result<bool> {
-        let Some(looked) = self.looked.filter(|_| self.is_certain()) else {
+        let Some(looked) = self.looked.filter(|_| self.is_known()) else {
             return self.catch_up();
         };
         let turned = match self.next_slot() {
@@ -180,13 +198,23 @@ impl Following {
         if record.is_some_and(|record| record.needs_copy(applied, next)) {
             return self.catch_up();
         }
+        if self.streamed.is_some() && !self.is_certain() {
+            match self.standing(file)? {
+                Standing::IsAmong { is_all } => {
+                    self.has_slot(next, is_all);
+                    return Ok(true);
+                }
+                Standing::LeadsOn => self.place.to = self.place.from,
+                Standing::Unknown => return self.catch_up(),
+            }
+        }
         self.apply(&[file])?;
         self.passes_to(next);
         Ok(true)
     }
 
     /// Everything up to `txid` is applied, or a fence.
-    fn passes_to(&mut self, txid: Txid) {
+    pub(super) fn passes_to(&mut self, txid: Txid) {
         self.next = txid.next().unwrap_or(txid);
         self.shared.reached(self.place.from, txid);
     }
@@ -206,6 +234,16 @@ impl Following {
         self.look_at_record()?;
         let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
         let newest = catalog.newest().ok_or_else(nothing)?;
+        // What it has of a stream is told by slots from here on.
+        self.streamed = None;
+        let bound = self.bound()?;
+        let mut why = "another program has written to the file";
+        self.place.is_spoiled |= bound.is_none();
+        self.place.to = bound.unwrap_or_else(|| {
+            why = "what the primary had streamed was lost with it";
+            self.place.from
+        });
+        self.place.epoch = None;
         self.must_reach(newest)?;
         let (mut lost, mut vanished, mut has_come) = (Vec::new(), None, false);
         while let Some(applied) = self.applied().filter(|_| !self.place.is_spoiled) {
@@ -239,7 +277,7 @@ impl Following {
                 }
             }
         }
-        self.replace("another program has written to the file", &catalog, newest)
+        self.replace(why, &catalog, newest)
     }
 
     /// Whether the file has nothing from behind `newest`.
@@ -258,6 +296,7 @@ impl Following {
         let Some(last) = files.last().map(|file| file.txids.max().get()) else {
             return Ok(());
         };
+        self.streamed = None;
         if !self.is_certain() {
             self.place.begin(last, &self.path)?;
             self.commit(files)?;
@@ -296,17 +335,8 @@ impl Following {
                 groups.push(Box::new(changed));
             }
         }
-        let repeat = |groups: Vec<_>| match groups.is_empty() {
-            true => Ok(()),
-            false => self.shared.replica.repeat(groups, size),
-        };
-        if let Err(error) = repeat(groups) {
-            if error.kind() != monolite::ErrorKind::Conflict {
-                return Err(local(error));
-            }
-            self.place.is_spoiled = true;
-            self.place.write(&self.path)?;
-            return Err(Error::new(ErrorKind::Conflict, error.to_string()));
+        if !groups.is_empty() {
+            self.repeat(groups, size)?;
         }
         self.shared.note_applied(files);
         if let Some(last) = files.last() {
@@ -318,13 +348,24 @@ impl Following {
         Ok(())
     }
 
+    /// Commits pages. A file that another program has written to is spoiled.
+    pub(super) fn repeat(&mut self, groups: Vec<Box<dyn Pages>>, size: u32) -> Result<()> {
+        let Err(error) = self.shared.replica.repeat(groups, size) else { return Ok(()) };
+        if error.kind() != monolite::ErrorKind::Conflict {
+            return Err(local(error));
+        }
+        self.place.is_spoiled = true;
+        self.place.write(&self.path)?;
+        Err(Error::new(ErrorKind::Conflict, error.to_string()))
+    }
+
     /// The file is that of `txid`, and on disk.
     fn is_at(&mut self, txid: Txid) {
         self.place.from = self.place.from.max(txid.get());
         self.shared.reached(self.place.from, txid);
     }
 
-    fn must_fit(&self, page_size: PageSize) -> Result<()> {
+    pub(super) fn must_fit(&self, page_size: PageSize) -> Result<()> {
         let is = self.shared.page_size;
         if page_size == is {
             return Ok(());

@@ -5,10 +5,11 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | 1; others are refused |
+//! | `format` | 1, or 2 with an `epoch`; others are refused |
 //! | `lineage` | of the archive's leader record; none where it has none, as Litestream's |
 //! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
 //! | `to` | it may have more, up to this one |
+//! | `epoch` | the more may be parts that a primary of this epoch has streamed |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
 //!
@@ -18,6 +19,9 @@
 //! content that it has after the file's last TXID, whatever it had before. So everything from
 //! `from` on to some TXID not before `to`, applied as **one** commit, gives the state of that TXID,
 //! and no reader sees another.
+//!
+//! What was streamed may be in no slot yet. `to` bounds it as a token does: what the leader record
+//! says of the token of `epoch` and `to` is where all of it is, or that it is not in history.
 
 use std::fs;
 use std::io;
@@ -28,9 +32,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::archiver::position::{Identity, directory_of, write};
 use crate::error::{Error, Result};
-use crate::record::Lineage;
+use crate::record::{Epoch, Lineage};
 
 const FORMAT: u32 = 1;
+/// With an epoch, which a reader of 1 would not see.
+const STREAMED: u32 = 2;
 const NAME: &str = "follows.json";
 
 /// Where a followed file is.
@@ -40,6 +46,8 @@ pub(super) struct Place {
     pub(super) lineage: Option<Lineage>,
     pub(super) from: u64,
     pub(super) to: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) epoch: Option<Epoch>,
     pub(super) is_spoiled: bool,
     settled: Option<Identity>,
 }
@@ -47,7 +55,8 @@ pub(super) struct Place {
 impl Place {
     /// Of a file that is not there.
     pub(super) fn nowhere(lineage: Option<Lineage>) -> Place {
-        Place { format: FORMAT, lineage, from: 0, to: 0, is_spoiled: false, settled: None }
+        let (epoch, settled) = (None, None);
+        Place { format: FORMAT, lineage, from: 0, to: 0, epoch, is_spoiled: false, settled }
     }
 
     /// That of the file at `path`; `None` when it follows nothing.
@@ -63,8 +72,9 @@ impl Place {
             Error::corrupt(format!("{record}: {why}; delete it and {path}, and follow anew"))
         };
         let place: Place = serde_json::from_slice(&text).map_err(|it| wrong(it.to_string()))?;
-        if place.format != FORMAT || place.from > place.to {
-            return Err(wrong(format!("format {}; this reads {FORMAT}", place.format)));
+        let is_known = [FORMAT, STREAMED].contains(&place.format);
+        if !is_known || place.from > place.to {
+            return Err(wrong(format!("format {}; this reads {STREAMED}", place.format)));
         }
         Ok(Some(place))
     }
@@ -104,12 +114,26 @@ impl Place {
         }
         let settled = Identity::settled(path);
         self.settled = Some(settled.map_err(|error| Error::of_io("look at the file", error))?);
+        (self.format, self.epoch) = (FORMAT, None);
         self.write(path)
     }
 
-    /// The file may be anything from here up to `to` from now on.
+    /// The file may be anything from here up to `to` from now on, all of it of slots.
     pub(super) fn begin(&mut self, to: u64, path: &Path) -> Result<()> {
-        (self.to, self.settled) = (to.max(self.to), None);
+        self.may_have(to, None, path)
+    }
+
+    /// The file may have parts of this epoch from now on, which are archived in `to`.
+    pub(super) fn streams(&mut self, to: u64, epoch: Epoch, path: &Path) -> Result<()> {
+        if to <= self.to && self.epoch == Some(epoch) {
+            return Ok(());
+        }
+        self.may_have(to, Some(epoch), path)
+    }
+
+    fn may_have(&mut self, to: u64, epoch: Option<Epoch>, path: &Path) -> Result<()> {
+        self.format = if epoch.is_some() { STREAMED } else { FORMAT };
+        (self.to, self.epoch, self.settled) = (to.max(self.to), epoch, None);
         self.write(path)
     }
 }

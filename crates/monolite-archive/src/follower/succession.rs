@@ -145,7 +145,8 @@ impl Follower {
             return Err(of(error));
         }
         let path = following.path.clone();
-        let settled = self.close_settled(&path)?;
+        // One with parts that are not archived has more than that: it is uploaded as a whole.
+        let settled = self.close_settled(&path)?.filter(|_| following.is_certain());
         let lineage = following.place.lineage.ok_or_else(|| of(Error::invalid("no lineage")))?;
         let position = Position::behind_fence(lineage, holder, epoch, fence, &path, settled);
         let noted = position.and_then(|position| position.write(&directory_of(&path)));
@@ -172,9 +173,17 @@ impl Follower {
             None => return Err(pace.late()),
         }
         while following.next <= fence {
-            // A list has everything that is there, also what a slot would not lead to.
-            following.looked = None;
-            let Err(error) = following.turn() else { continue };
+            // A list has everything that is there, also what a slot would not lead to. Where parts
+            // are in the file, the slots say which of them are.
+            following.looked = following.looked.filter(|_| following.streamed.is_some());
+            let error = match following.turn() {
+                Ok(true) => continue,
+                Ok(false) => {
+                    following.streamed = None;
+                    continue;
+                }
+                Err(error) => error,
+            };
             if !error.is_transient() && error.kind() != ErrorKind::Gap {
                 return Err(error);
             }
@@ -184,7 +193,7 @@ impl Follower {
             }
         }
         let is_below = following.next > fence && following.place.from < fence.get();
-        assert!(following.is_certain() && is_below, "the file is the state below the fence");
+        assert!(following.is_known() && is_below, "the file has the state below the fence");
         Ok(())
     }
 

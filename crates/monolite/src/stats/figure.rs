@@ -16,6 +16,7 @@ const LAG: &str = "How long the oldest commit on this disk has been waiting for 
 const STAGED: &str = "Bytes kept beside the database for the archive.";
 const RESTORABLE: &str = "Whether the newest archived state can be restored.";
 const COPYING: &str = "Whether a full copy is due; the field says why.";
+const FOLLOWERS: &str = "How many followers stream.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
 
@@ -111,6 +112,7 @@ impl Shown for Option<ArchiveStats> {
             staged_bytes,
             is_restorable,
             copies_because,
+            followers,
             failed_requests,
             last_error,
         } = self.clone().unwrap_or_default();
@@ -121,6 +123,7 @@ impl Shown for Option<ArchiveStats> {
             ("staged_bytes", "staged_bytes", STAGED, staged_bytes as f64),
             ("is_restorable", "is_restorable", RESTORABLE, f64::from(is_restorable)),
             ("copies_because", "is_copying", COPYING, f64::from(copies_because.is_some())),
+            ("followers", "followers", FOLLOWERS, followers as f64),
             ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
             ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
         ];
