@@ -32,4 +32,5 @@ mod story;
 mod takeover;
 mod takeovers;
 mod upkeep;
+mod wire;
 mod world;
