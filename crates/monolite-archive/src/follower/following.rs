@@ -237,14 +237,15 @@ impl Following {
         // What it has of a stream is told by slots from here on.
         self.streamed = None;
         let bound = self.bound()?;
+        Following::must_reach(newest, bound.unwrap_or(0))?;
         let mut why = "another program has written to the file";
-        self.place.is_spoiled |= bound.is_none();
-        self.place.to = bound.unwrap_or_else(|| {
+        if bound.is_none() {
             why = "what the primary had streamed was lost with it";
-            self.place.from
-        });
-        self.place.epoch = None;
-        self.must_reach(newest)?;
+            self.place.is_spoiled = true;
+        }
+        // From here on slots have all of it, or a copy undoes it.
+        let from = self.place.from;
+        (self.place.to, self.place.epoch) = (bound.unwrap_or(from).max(from), None);
         let (mut lost, mut vanished, mut has_come) = (Vec::new(), None, false);
         while let Some(applied) = self.applied().filter(|_| !self.place.is_spoiled) {
             let files = match Plan::onward(&catalog.without(&lost), applied, newest) {
@@ -280,9 +281,9 @@ impl Following {
         self.replace(why, &catalog, newest)
     }
 
-    /// Whether the file has nothing from behind `newest`.
-    fn must_reach(&self, newest: Txid) -> Result<()> {
-        if self.place.to <= newest.get() {
+    /// Whether a file that may have everything up to `to` has nothing from behind `newest`.
+    fn must_reach(newest: Txid, to: u64) -> Result<()> {
+        if to <= newest.get() {
             return Ok(());
         }
         let message =
@@ -382,7 +383,7 @@ impl Following {
         let (store, layout) = self.archive();
         let scratch = scratch_of(&self.path);
         let (target, at) = newest_of(catalog, self.record.as_ref())?;
-        self.must_reach(target)?;
+        Following::must_reach(target, self.place.to)?;
         self.shared.copies(why);
         match fs::remove_file(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -29,6 +29,7 @@ mod resuming;
 mod schedules;
 mod stores;
 mod story;
+mod streams;
 mod takeover;
 mod takeovers;
 mod upkeep;

@@ -1,0 +1,241 @@
+//! A primary and a follower that streams, in processes that are killed at any moment; and who takes
+//! over with what was only streamed. `MONOLITE_STREAM_KILLS` says how often.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use monolite::rusqlite::Connection;
+use monolite::{Database, Options, ReadTx};
+use monolite_archive::{Archive, Follower, Takeover};
+
+use crate::archiving::wait_until;
+use crate::wire::{SECRET, free_address};
+
+const CHILD: &str = "MONOLITE_STREAMS_CHILD";
+
+/// What a process is told.
+struct Told {
+    directory: PathBuf,
+    address: String,
+    interval: u64,
+}
+
+impl Told {
+    fn new(directory: &Path, interval: u64) -> Told {
+        let address = free_address().to_string();
+        Told { directory: directory.to_owned(), address, interval }
+    }
+
+    fn archive(&self) -> Archive {
+        let url = self.directory.join("archive");
+        let archive = Archive::at(url.to_str().unwrap()).unwrap();
+        let archive = archive.time_limit(Duration::from_secs(60));
+        archive.interval(Duration::from_millis(self.interval))
+    }
+
+    fn primary(&self) -> Archive {
+        self.archive().stream_to(&self.address, SECRET)
+    }
+
+    fn follow(&self, name: &str) -> monolite::Result<Follower> {
+        let archive = self.archive().interval(Duration::from_millis(30));
+        let archive = archive.stream_from(&self.address, SECRET);
+        archive.follow(Options::new().readers(1), self.directory.join(name))
+    }
+
+    fn start(&self, role: &str) -> Node {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "streams::node", "--nocapture"]).stdout(Stdio::null());
+        let Told { directory, address, interval } = self;
+        let told = format!("{role} {address} {interval} {}", directory.display());
+        Node(child.env(CHILD, told).spawn().unwrap())
+    }
+}
+
+struct Node(Child);
+
+impl Node {
+    fn kill(&mut self) {
+        assert!(self.0.try_wait().unwrap().is_none(), "it has ended by itself");
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// No test: one of the processes.
+#[test]
+fn node() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let told: Vec<&str> = told.splitn(4, ' ').collect();
+    let [role, address, interval, directory] = told[..] else { panic!("{told:?}") };
+    let (address, interval) = (address.to_owned(), interval.parse().unwrap());
+    let told = Told { directory: directory.into(), address, interval };
+    if role == "primary" {
+        let options = Options::new().readers(1).archive(told.primary());
+        let db = options.open(told.directory.join("shop.db")).unwrap();
+        let mut n = create(&db);
+        while !told.directory.join("stop").exists() {
+            n += 1;
+            group(&db, n);
+            thread::sleep(Duration::from_millis(fastrand::u64(0..4)));
+            if n % 40 == 0 {
+                db.checkpoint().wait().unwrap();
+            }
+        }
+        db.close().unwrap();
+        return;
+    }
+    let follower = told.follow("copy.db").unwrap();
+    let mut last = 0;
+    loop {
+        let seen = follower.database().read(state).wait().unwrap();
+        assert!(seen >= last, "{seen} comes behind {last}");
+        last = seen;
+        thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// How many groups there are.
+fn create(db: &Database) -> i64 {
+    let sql = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v, pad);
+               CREATE INDEX IF NOT EXISTS i ON t(v)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
+    db.read_archived(state).wait().unwrap()
+}
+
+/// All rows have the number of the last group, which has added one.
+fn group(db: &Database, n: i64) {
+    let written = db.write(move |tx| {
+        tx.execute("INSERT INTO t VALUES (?1, 0, randomblob(300))", [n])?;
+        tx.execute("UPDATE t SET v = ?1", [n])
+    });
+    written.wait().unwrap();
+}
+
+const STATE: &str = "SELECT count(*), coalesce(min(v), 0), coalesce(max(v), 0), total(id) FROM t";
+
+fn whole([n, min, max, ids]: [i64; 4]) -> i64 {
+    assert_eq!([n, min, max, ids], [n, n, n, n * (n + 1) / 2], "a state of no group");
+    n
+}
+
+fn state(tx: &ReadTx<'_>) -> monolite::Result<i64> {
+    let found = tx.query_row(STATE, (), |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, f64>(3)? as i64])
+    });
+    found.map(whole)
+}
+
+/// The group that a file has which nothing has open.
+fn state_of(file: &Path) -> i64 {
+    let db = Connection::open(file).unwrap();
+    let sound: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    let found = db.query_row(STATE, (), |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, f64>(3)? as i64])
+    });
+    whole(found.unwrap())
+}
+
+fn kills() -> u32 {
+    std::env::var("MONOLITE_STREAM_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(10)
+}
+
+#[test]
+fn either_side_is_killed_at_any_moment_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 250);
+    let (file, copy) = (told.directory.join("shop.db"), told.directory.join("copy.db"));
+    let mut primary = told.start("primary");
+    let is_there = |it: Follower| it.database().read(state).wait().is_ok();
+    wait_until("it is archived", || told.follow("copy.db").is_ok_and(is_there));
+    let mut follower = told.start("follower");
+    let mut seen = 0;
+    for kill in 0..kills() {
+        thread::sleep(Duration::from_millis(300 + u64::from(kill * 137 % 500)));
+        if kill % 3 == 1 {
+            primary.kill();
+            thread::sleep(Duration::from_millis(u64::from(kill * 61 % 300)));
+            primary = told.start("primary");
+            continue;
+        }
+        follower.kill();
+        if kill % 2 == 0 {
+            // A stock reader recovers what the kill left; or the next start does.
+            let n = state_of(&copy);
+            assert!(n >= seen, "{n} behind {seen}");
+            seen = n;
+        }
+        follower = told.start("follower");
+    }
+    thread::sleep(Duration::from_millis(500));
+    follower.kill();
+    let follower = told.follow("copy.db").unwrap();
+    wait_until("it streams again", || follower.stats().is_streaming);
+    fs::write(told.directory.join("stop"), "").unwrap();
+    assert!(primary.0.wait().unwrap().success());
+    let last = state_of(&file);
+    assert!(last > 100, "{last}");
+    wait_until("it has all", || follower.database().read(state).wait().unwrap() == last);
+    let record = told.archive().leader().unwrap().unwrap();
+    assert_eq!(record.epoch.0, u64::from(kills() + 1) / 3 + 1, "the primary was killed");
+    let stats = follower.stats();
+    follower.close().unwrap();
+    assert!(stats.copies == 0 && stats.parts > 0, "{stats:?}");
+    assert!(fs::read(file).unwrap() == fs::read(copy).unwrap(), "byte by byte");
+}
+
+#[test]
+fn successor_has_what_was_only_streamed_and_others_follow_it() {
+    for restarts in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        // Only what is waited for is archived.
+        let told = Told::new(directory.path(), 60_000);
+        let mut primary = told.start("primary");
+        let is_there = |it: Follower| it.database().read(state).wait().is_ok();
+        wait_until("it is archived", || told.follow("next.db").is_ok_and(is_there));
+        let next = told.follow("next.db").unwrap();
+        let mut other = told.follow("other.db").unwrap();
+        let reads = |it: &Follower| it.database().read(state).wait().unwrap();
+        for follower in [&next, &other] {
+            wait_until("it has parts", || reads(follower) > 20);
+        }
+        let archived = next.stats().txid;
+        primary.kill();
+        if restarts {
+            other.close().unwrap();
+            other = told.follow("other.db").unwrap();
+        }
+        thread::sleep(Duration::from_millis(100));
+        let seen = reads(&next);
+        assert!(reads(&other) > 20);
+        let claimed = next.claim(Takeover::Now, &|| true).unwrap().unwrap();
+        next.promote(claimed).unwrap();
+        let options = Options::new().readers(1).archive(told.primary());
+        let db = options.open(told.directory.join("next.db")).unwrap();
+        assert_eq!(create(&db), seen, "what was only streamed is in the file");
+        assert!(db.stats().archive.unwrap().txid > archived);
+        group(&db, seen + 1);
+        assert_eq!(db.read_archived(state).wait().unwrap(), seen + 1);
+        wait_until("the other one follows", || reads(&other) == seen + 1);
+        group(&db, seen + 2);
+        wait_until("it streams", || reads(&other) == seen + 2);
+        let stats = other.stats();
+        let why = stats.copied_because.clone().unwrap_or_default();
+        assert!(stats.copies == 1 && why.contains("was lost with it"), "{restarts}: {stats:?}");
+        db.close().unwrap();
+        other.close().unwrap();
+        let bytes = |name| fs::read(told.directory.join(name)).unwrap();
+        assert!(bytes("next.db") == bytes("other.db"), "byte by byte");
+    }
+}
