@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
@@ -46,6 +47,9 @@ struct Figures<'a> {
     files: u64,
     copies: u64,
     copied_because: Option<&'a str>,
+    is_streaming: bool,
+    parts: u64,
+    stream_error: Option<&'a str>,
     last_error: Option<&'a str>,
 }
 
@@ -63,7 +67,9 @@ impl Reporter<'_> {
     fn look(&mut self) -> bool {
         let stats = self.follower.stats();
         let said = &self.said;
-        let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
+        let is_news = stats.last_error != said.last_error
+            || stats.copies != said.copies
+            || stats.stream_error != said.stream_error;
         let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
         // Before it has looked, it does not know how far it is.
         let is_first = said.txid == 0 && stats.age_ms.is_some();
@@ -86,6 +92,10 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     }
     if let Some(address) = &arguments.address {
         archive = archive.address(address);
+    }
+    if let (Some(address), Some(file)) = (&arguments.stream, &arguments.secret_file) {
+        let secret = fs::read(file).with_context(|| format!("read {}", file.display()))?;
+        archive = archive.stream_from(address, secret.trim_ascii_end());
     }
     // Other programs are to read it, and what they could write would cost a copy at a takeover.
     let sharing = if *takeover { Sharing::Exclusive } else { Sharing::Shared };
@@ -188,6 +198,9 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
             files: stats.files,
             copies: stats.copies,
             copied_because: stats.copied_because.as_deref(),
+            is_streaming: stats.is_streaming,
+            parts: stats.parts,
+            stream_error: stats.stream_error.as_deref(),
             last_error: stats.last_error.as_deref(),
         };
         writeln!(stdout(), "{}", serde_json::to_string(&Line { txid, figures })?)?;
@@ -204,6 +217,9 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
     writeln!(stdout(), "TXID {txid} (epoch {}): {lag}", stats.epoch)?;
     if let Some(why) = stats.copied_because.as_ref().filter(|_| stats.copies > 0) {
         writeln!(stdout(), "copies put in place: {}; the last one because {why}", stats.copies)?;
+    }
+    if let Some(error) = &stats.stream_error {
+        let _ = writeln!(io::stderr(), "it goes on by the archive: {error}");
     }
     if let Some(error) = &stats.last_error {
         // A closed standard error leaves no place to report to.

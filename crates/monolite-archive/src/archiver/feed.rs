@@ -87,7 +87,12 @@ impl Taken {
 pub(super) enum Onward {
     Nothing,
     /// These bytes of this generation, while the WAL has it.
-    Range { number: u64, salts: [u32; 2], from: u64, to: u64 },
+    Range {
+        number: u64,
+        salts: [u32; 2],
+        from: u64,
+        to: u64,
+    },
     /// It is not known how the WAL has gone on from there.
     Gone,
 }
@@ -270,6 +275,14 @@ impl Feed {
         let Live { number, salts, .. } = live;
         let to = if number == self.durable.generation { self.durable.offset } else { from };
         if from < to { Onward::Range { number, salts, from, to } } else { Onward::Nothing }
+    }
+
+    /// What is on the disk of the generation being written, and neither archived nor staged.
+    pub(super) fn unarchived(&self) -> Onward {
+        let live = self.live.map(|Live { number, from, .. }| (number, from));
+        live.map_or(Onward::Nothing, |(generation, offset)| {
+            self.onward(WalPosition { generation, offset })
+        })
     }
 
     /// Whether a part of the WAL up to `to` is neither archived nor staged.

@@ -3,8 +3,9 @@
 //!
 //! # Algorithm
 //! 1. While a follower is there, or was just now, `monolite-parts` reads commits from the WAL as
-//!    they become durable, into *parts*: of each page the last version. A part goes on where the one
-//!    before ended. The newest parts are kept, up to [`MESSAGE_BYTES`].
+//!    they become durable, into *parts*: of each page the last version. The first begins at the last
+//!    seal, or where that is gone, with what comes next; each goes on where the one before ended.
+//!    The newest parts are kept, up to [`MESSAGE_BYTES`].
 //! 2. Before the WAL begins anew, the rest of it is read, unless that is too much.
 //! 3. Each slot that is filled leaves a *seal*: its number, and the position at which it ends.
 //! 4. A follower says which slot it has, or the last part. From there on it gets the parts, each
@@ -32,8 +33,8 @@ use std::time::{Duration, Instant};
 use monolite::archive::{Frames, WalPosition};
 use monolite_ltx::Txid;
 
-use super::Shared;
 use super::feed::{Feed, Onward};
+use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, Result};
 use crate::streaming::{ALIVE, Hello, Line, MESSAGE_BYTES, Message, Part, Peer};
 
@@ -249,26 +250,25 @@ impl Shared {
 
     /// Keeps the next part, if there is one.
     fn keep_part(&self, parts: &Parts, feed: &Feed) -> bool {
-        let (from, pages) = {
+        let (read, sealed) = {
             let ring = parts.ring();
-            let sealed = ring.seals.back().map(|seal| (seal.at, seal.pages));
-            let Some(from) = ring.read.or(sealed) else { return false };
-            from
+            (ring.read, ring.seals.back().map(|seal| (seal.at, seal.pages)))
+        };
+        let sealed = sealed.filter(|(at, _)| feed.onward(*at) != Onward::Gone);
+        let Some((from, pages)) = read.or(sealed).or_else(|| self.beginning(feed)) else {
+            return false;
         };
         let part = match feed.onward(from) {
             Onward::Nothing => {
                 parts.ring().read = Some((from, pages));
                 return false;
             }
-            Onward::Range { number, salts, from, to } if to - from <= MESSAGE_BYTES as u64 => {
-                let reader = self.wal().ok().flatten().filter(|wal| wal.salts() == salts);
-                let frames = reader.and_then(|wal| wal.commits(from, to, PART_BYTES).ok());
-                let token = self.token(feed);
-                frames.zip(token).and_then(|(frames, token)| {
+            range => {
+                let frames = self.frames(range, MESSAGE_BYTES as u64, PART_BYTES);
+                frames.zip(self.token(feed)).and_then(|((number, frames), token)| {
                     part_of(&frames, number, token.txid, pages)
                 })
             }
-            Onward::Range { .. } | Onward::Gone => None,
         };
         let mut ring = parts.ring();
         let Some(part) = part else {
@@ -278,6 +278,20 @@ impl Shared {
         let (to, pages) = (part.to, part.commit);
         ring.keep(Kept { from, to, body: Message::Part(part).encode() }, pages);
         true
+    }
+
+    /// Where parts may begin though no slot ends in what is left of the WAL, and the size of the
+    /// database there: a slot that ends later leads to them.
+    fn beginning(&self, feed: &Feed) -> Option<(WalPosition, u32)> {
+        let (generation, frames) = self.frames(feed.unarchived(), GROUP_BYTES, GROUP_BYTES)?;
+        Some((WalPosition { generation, offset: frames.to() }, frames.commit()))
+    }
+
+    /// Commits of a range that has `limit` bytes at most: so many bytes of them, or one.
+    fn frames(&self, range: Onward, limit: u64, most: u64) -> Option<(u64, Frames)> {
+        let Onward::Range { number, salts, from, to } = range else { return None };
+        let wal = self.wal().ok()?.filter(|wal| wal.salts() == salts && to - from <= limit)?;
+        Some((number, wal.commits(from, to, most).ok()?))
     }
 
     /// Accepts followers until it ends.
@@ -294,7 +308,8 @@ impl Shared {
                 if parts.ring().is_over {
                     break;
                 }
-                let (Ok(tcp), true) = (tcp, connections.load(Ordering::Relaxed) < CONNECTIONS) else {
+                let (Ok(tcp), true) = (tcp, connections.load(Ordering::Relaxed) < CONNECTIONS)
+                else {
                     // As without descriptors.
                     thread::sleep(Duration::from_millis(10));
                     continue;

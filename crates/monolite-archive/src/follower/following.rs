@@ -204,7 +204,7 @@ impl Following {
                     self.has_slot(next, is_all);
                     return Ok(true);
                 }
-                Standing::LeadsOn => self.place.to = self.place.from,
+                Standing::LeadsOn => self.place.to = next.get(),
                 Standing::Unknown => return self.catch_up(),
             }
         }

@@ -54,7 +54,9 @@ pub(super) struct Streamed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is among the parts; whether they end with it.
-    IsAmong { is_all: bool },
+    IsAmong {
+        is_all: bool,
+    },
     /// It has all that the parts have, and more.
     LeadsOn,
     Unknown,
@@ -221,13 +223,19 @@ impl Following {
         self.looked = Some(Instant::now());
     }
 
-    /// How a slot stands to what was streamed.
+    /// How a slot stands to what was streamed. One of a later epoch may be of a clone of the
+    /// primary: it counts where the leader record says that it carries on.
     pub(super) fn standing(&self, file: ArchivedFile) -> Result<Standing> {
         let archive = &self.shared.archive;
         let header = file.header(&*archive.store, &archive.layout)?;
         let place = header.wal.and_then(position::Place::of_span);
-        let standing = self.streamed.as_ref().zip(place).map(|(it, place)| it.standing(place));
-        Ok(standing.unwrap_or(Standing::Unknown))
+        let Some((streamed, place)) = self.streamed.as_ref().zip(place) else {
+            return Ok(Standing::Unknown);
+        };
+        if Epoch(header.node_id) != streamed.epoch && self.bound()?.is_none() {
+            return Ok(Standing::Unknown);
+        }
+        Ok(streamed.standing(place))
     }
 
     /// Where in history all is that the file may have, by the leader record; `None` when it has

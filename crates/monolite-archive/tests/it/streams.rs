@@ -1,11 +1,13 @@
 //! A primary and a follower that streams, in processes that are killed at any moment; and who takes
 //! over with what was only streamed. `MONOLITE_STREAM_KILLS` says how often.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Options, ReadTx};
@@ -238,4 +240,65 @@ fn successor_has_what_was_only_streamed_and_others_follow_it() {
         let bytes = |name| fs::read(told.directory.join(name)).unwrap();
         assert!(bytes("next.db") == bytes("other.db"), "byte by byte");
     }
+}
+
+#[test]
+#[ignore = "it measures"]
+fn lag_under_a_burst_of_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 1_000);
+    let options = Options::new().archive(told.primary());
+    let db = options.open(told.directory.join("shop.db")).unwrap();
+    create(&db);
+    let follower = told.follow("copy.db").unwrap();
+    let read = |sql: &'static str| {
+        follower.database().read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()
+    };
+    let until = Instant::now() + Duration::from_secs(10);
+    let acknowledged = Mutex::new(BTreeMap::new());
+    let mut lags = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                while Instant::now() < until {
+                    let id = db.write(|tx| {
+                        tx.execute("INSERT INTO t(v, pad) VALUES (1, randomblob(300))", ())?;
+                        Ok(tx.last_insert_rowid())
+                    });
+                    let id = id.wait().unwrap();
+                    acknowledged.lock().unwrap().insert(id, Instant::now());
+                }
+            });
+        }
+        let mut is_streaming = None;
+        while Instant::now() < until {
+            let newest = read("SELECT coalesce(max(id), 0) FROM t").unwrap();
+            let seen = Instant::now();
+            let mut acknowledged = acknowledged.lock().unwrap();
+            let later = acknowledged.split_off(&(newest + 1));
+            let there = std::mem::replace(&mut *acknowledged, later);
+            drop(acknowledged);
+            if follower.stats().is_streaming {
+                is_streaming.get_or_insert(seen);
+            }
+            // Without the beginning, which goes by the archive.
+            if is_streaming.is_some_and(|since| since.elapsed() > Duration::from_secs(1)) {
+                lags.extend(there.values().map(|at| seen.saturating_duration_since(*at)));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    lags.sort();
+    let at = |part: f64| lags[((lags.len() - 1) as f64 * part) as usize];
+    let stats = follower.stats();
+    println!(
+        "{} writes seen: lag p50 {:.1?}, p99 {:.1?}, max {:.1?}; {} parts, {} files, {:?}",
+        lags.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0),
+        stats.parts,
+        stats.files,
+        stats.stream_error
+    );
 }
