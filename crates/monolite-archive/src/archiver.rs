@@ -44,7 +44,6 @@ mod waiting;
 
 use std::fmt;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -60,6 +59,7 @@ use monolite_ltx::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::open::open_with;
+use crate::random::drawn;
 use crate::record::{Holder, Lineage};
 use crate::retention::Keep;
 use crate::store::Store;
@@ -302,27 +302,6 @@ impl Archive {
         self
     }
 
-    /// Has the primary listen at `address`, as `10.0.0.1:7001`, for [followers that
-    /// stream](Archive::stream_from): they have what is on this disk some milliseconds later.
-    /// `secret` is the same on both sides, 16 random bytes or more. It proves who is there and that
-    /// nothing was changed. **Nothing is encrypted**: listen in a private network, or use a tunnel.
-    /// Default: no. An opening fails with `Storage` where it cannot listen.
-    #[must_use]
-    pub fn stream_to(mut self, address: &str, secret: &[u8]) -> Archive {
-        self.stream_to = Some(Peer::new(address, secret));
-        self
-    }
-
-    /// Has [`Follower`](crate::Follower) stream from the primary at `address`, whenever it has what
-    /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then see
-    /// what is on the disk of the primary: where that dies, it may be lost before it is archived,
-    /// and the follower goes back to what is in history. Default: no.
-    #[must_use]
-    pub fn stream_from(mut self, address: &str, secret: &[u8]) -> Archive {
-        self.stream_from = Some(Peer::new(address, secret));
-        self
-    }
-
     /// How long an opening waits until what it is told of, and a copy that is due, are there.
     #[doc(hidden)]
     #[must_use]
@@ -360,18 +339,6 @@ impl Archive {
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Archive {
         self.clock = Arc::new(clock);
-        self
-    }
-}
-
-impl Archive {
-    /// For how long what is archived is kept, counted in time during which a database was open with
-    /// this archive; `None`: for ever. Default: each TXID by itself for an
-    /// hour, and for 30 days what follows the snapshots of those days; of that a moment is kept
-    /// about every 30 seconds for the first hours and every hour later.
-    #[must_use]
-    pub fn keep(mut self, keep: Option<Keep>) -> Archive {
-        self.keep = keep;
         self
     }
 }
@@ -562,17 +529,6 @@ impl Shared {
                 lag.max(Duration::from_millis(1))
             }
         }
-    }
-
-    /// What everything durable is archived as, or will be. Of one moment: the feed is held when the
-    /// number of the last group is noted.
-    fn token(&self, feed: &Feed) -> Option<ArchiveToken> {
-        let stats = self.stats();
-        if feed.broken.is_some() || !stats.is_restorable {
-            return None;
-        }
-        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
-        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
     }
 
     fn now(&self) -> Timestamp {
@@ -834,12 +790,4 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Random bits, unique to this call.
-pub(crate) fn drawn() -> Result<u128> {
-    let mut bytes = [0; 16];
-    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| Error::of_io("draw a random number", error))?;
-    Ok(u128::from_ne_bytes(bytes))
 }

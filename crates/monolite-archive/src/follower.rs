@@ -16,6 +16,7 @@ mod following;
 mod pages;
 mod place;
 mod rejoin;
+mod stream;
 mod streamed;
 mod succession;
 

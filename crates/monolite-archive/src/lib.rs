@@ -78,6 +78,7 @@ mod store;
 mod wall_clock;
 
 mod owner;
+mod random;
 
 mod error;
 

@@ -1,8 +1,8 @@
 //! Owns what a primary and its followers say to each other over TCP.
 //!
 //! # Format
-//! Both sides send [`MAGIC`] and a nonce of 16 bytes. Everything behind that is messages: the length
-//! of the body (4 bytes), the body, and a tag of 32 bytes. All numbers are little-endian.
+//! Both sides send [`MAGIC`] and a nonce of 16 bytes. Everything behind that is messages: the
+//! length of the body (4 bytes), the body, and a tag of 32 bytes. All numbers are little-endian.
 //!
 //! | body | from | says |
 //! |---|---|---|
@@ -15,9 +15,9 @@
 //! | `5` text | primary | why it never can; the last message |
 //!
 //! # Algorithm
-//! The tag is an HMAC-SHA-256 over direction, number and body of the message. Its key is the HMAC of
-//! both nonces under the secret. So each side proves the secret by its first message, and a message
-//! that was changed, left out, repeated or sent back ends the connection.
+//! The tag is an HMAC-SHA-256 over direction, number and body of the message. Its key is the HMAC
+//! of both nonces under the secret. So each side proves the secret by its first message, and a
+//! message that was changed, left out, repeated or sent back ends the connection.
 //!
 //! # Invariants
 //! - Before the first right tag, at most [`HELLO_BYTES`] are held of a follower.
@@ -36,8 +36,8 @@ use monolite::archive::WalPosition;
 use monolite_ltx::Txid;
 use sha2::Sha256;
 
-use crate::archiver::drawn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::random::drawn;
 
 const MAGIC: [u8; 8] = *b"monolst1";
 const GREETING_BYTES: usize = MAGIC.len() + 16;

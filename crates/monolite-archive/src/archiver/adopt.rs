@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 use monolite_ltx::Txid;
 
-use super::drawn;
 use super::position::{Position, directory_of};
 use crate::catalog::Catalog;
 use crate::comparison::difference;
@@ -28,6 +27,7 @@ use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::{Plan, Target};
 use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecorded, Updated};
+use crate::random::drawn;
 use crate::record::{Epoch, Holder, Lineage, Record, State};
 use crate::requests::{Pace, leader, run};
 use crate::store::Store;

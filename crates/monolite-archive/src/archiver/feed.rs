@@ -258,8 +258,8 @@ impl Feed {
         self.durable
     }
 
-    /// What is on the disk behind `at`, for those who stream it: the rest of the generation that has
-    /// just been let go, or of the one being written.
+    /// What is on the disk behind `at`, for those who stream it: the rest of the generation that
+    /// has just been let go, or of the one being written.
     pub(super) fn onward(&self, at: WalPosition) -> Onward {
         let over = self.over.filter(|(number, _)| *number == at.generation);
         if let Some((number, Place { salts, end })) = over.filter(|(_, it)| at.offset < it.end) {

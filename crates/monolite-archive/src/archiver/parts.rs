@@ -3,14 +3,14 @@
 //!
 //! # Algorithm
 //! 1. While a follower is there, or was just now, `monolite-parts` reads commits from the WAL as
-//!    they become durable, into *parts*: of each page the last version. The first begins at the last
-//!    seal, or where that is gone, with what comes next; each goes on where the one before ended.
-//!    The newest parts are kept, up to [`MESSAGE_BYTES`].
+//!    they become durable, into *parts*: of each page the last version. The first begins at the
+//!    last seal, or where that is gone, with what comes next; each goes on where the one before
+//!    ended. The newest parts are kept, up to [`MESSAGE_BYTES`].
 //! 2. Before the WAL begins anew, the rest of it is read, unless that is too much.
 //! 3. Each slot that is filled leaves a *seal*: its number, and the position at which it ends.
 //! 4. A follower says which slot it has, or the last part. From there on it gets the parts, each
-//!    seal that it has reached, and a sign of life. One that is too slow, or comes from a place that
-//!    the parts do not reach back to, is told to go on by the archive.
+//!    seal that it has reached, and a sign of life. One that is too slow, or comes from a place
+//!    that the parts do not reach back to, is told to go on by the archive.
 //!
 //! # Invariants
 //! - A part may be applied to the state of any position from its beginning to its end.
@@ -30,11 +30,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Builder, Thread};
 use std::time::{Duration, Instant};
 
-use monolite::archive::{Frames, WalPosition};
+use monolite::archive::{ArchiveToken, Frames, WalPosition};
 use monolite_ltx::Txid;
 
 use super::feed::{Feed, Onward};
-use super::{GROUP_BYTES, Shared};
+use super::{Archive, GROUP_BYTES, Shared};
 use crate::error::{Error, Result};
 use crate::streaming::{ALIVE, Hello, Line, MESSAGE_BYTES, Message, Part, Peer};
 
@@ -210,7 +210,41 @@ impl Parts {
     }
 }
 
+impl Archive {
+    /// Has the primary listen at `address`, as `10.0.0.1:7001`, for [followers that
+    /// stream](Archive::stream_from): they have what is on this disk some milliseconds later.
+    /// `secret` is the same on both sides, 16 random bytes or more. It proves who is there and that
+    /// nothing was changed. **Nothing is encrypted**: listen in a private network, or use a tunnel.
+    /// Default: no. An opening fails with `Storage` where it cannot listen.
+    #[must_use]
+    pub fn stream_to(mut self, address: &str, secret: &[u8]) -> Archive {
+        self.stream_to = Some(Peer::new(address, secret));
+        self
+    }
+
+    /// Has [`Follower`](crate::Follower) stream from the primary at `address`, whenever it has what
+    /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then see
+    /// what is on the disk of the primary: where that dies, it may be lost before it is archived,
+    /// and the follower goes back to what is in history. Default: no.
+    #[must_use]
+    pub fn stream_from(mut self, address: &str, secret: &[u8]) -> Archive {
+        self.stream_from = Some(Peer::new(address, secret));
+        self
+    }
+}
+
 impl Shared {
+    /// What everything durable is archived as, or will be. Of one moment: the feed is held when
+    /// the number of the last group is noted.
+    pub(super) fn token(&self, feed: &Feed) -> Option<ArchiveToken> {
+        let stats = self.stats();
+        if feed.broken.is_some() || !stats.is_restorable {
+            return None;
+        }
+        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
+        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
+    }
+
     /// A slot is filled that ends at `at`, if that is of this process.
     pub(super) fn seals(&self, feed: &Feed, txid: Txid, at: Option<WalPosition>, pages: u32) {
         let (Some(parts), Some(token)) = (&self.parts, self.token(feed)) else { return };

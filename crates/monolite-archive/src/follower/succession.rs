@@ -29,11 +29,12 @@ use monolite_ltx::Txid;
 use super::following::Following;
 use super::place::Place;
 use super::{Follower, of};
+use crate::archiver::fenced;
 use crate::archiver::position::{Identity, Position, directory_of};
-use crate::archiver::{drawn, fenced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Unrecorded};
 use crate::protocol::{Update, Updated};
+use crate::random::drawn;
 use crate::record::Holder;
 use crate::requests::{Pace, boottime, leader, run};
 

@@ -218,7 +218,7 @@ pub(crate) struct Follow {
     #[arg(long, value_name = "ADDRESS", requires = "secret_file")]
     pub(crate) stream: Option<String>,
 
-    /// The file with the secret of the stream, 16 bytes or more; white space at its end is not of it
+    /// The file with the secret of the stream, 16 bytes or more, without white space at its end
     #[arg(long, value_name = "FILE", requires = "stream")]
     pub(crate) secret_file: Option<PathBuf>,
 

@@ -1,3 +1,5 @@
+//! Slots beside parts.
+
 use monolite::archive::WalPosition;
 
 use super::{Standing, Streamed};
