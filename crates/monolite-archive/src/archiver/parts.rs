@@ -223,9 +223,9 @@ impl Archive {
     }
 
     /// Has [`Follower`](crate::Follower) stream from the primary at `address`, whenever it has what
-    /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then see
-    /// what is on the disk of the primary: where that dies, it may be lost before it is archived,
-    /// and the follower goes back to what is in history. Default: no.
+    /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then
+    /// see what is on the disk of the primary: where that dies, it may be lost before it is
+    /// archived, and the follower goes back to what is in history. Default: no.
     #[must_use]
     pub fn stream_from(mut self, address: &str, secret: &[u8]) -> Archive {
         self.stream_from = Some(Peer::new(address, secret));
