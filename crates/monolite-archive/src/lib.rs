@@ -40,7 +40,8 @@
 //! `docs/formats/archive.md`.
 //!
 //! # Not here
-//! Requests over a network, unless a feature `s3`, `gcs` or `azure` is on.
+//! Requests over a network, unless a feature `s3`, `gcs` or `azure` is on, or followers stream
+//! ([`Archive::stream_to`]).
 
 #![forbid(unsafe_code)]
 
