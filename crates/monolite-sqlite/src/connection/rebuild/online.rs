@@ -440,7 +440,7 @@ impl Online<'_> {
             self.copy_dirty(plan, i64::MAX, None)?;
             let left = raw.prepare(&format!("SELECT 1 FROM main.{DIRTY}"))?.exists(())?;
             assert!(!left, "a row that has changed is not copied");
-            self.drop_triggers()?;
+            self.drop_attached()?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
             declared.add_indexes(&mut rebuild);
             let new = Shape::of(raw, SHADOW)?;
@@ -459,21 +459,19 @@ impl Online<'_> {
     /// # Errors
     /// Those of SQLite.
     pub fn abort(self) -> Result<()> {
-        let [.., state, dirty] = names::DEFINITIONS;
-        let shadow = format!("CREATE TABLE {SHADOW}(key INTEGER PRIMARY KEY)");
+        let [.., state, _] = names::DEFINITIONS;
         self.0.rebuilding(|| {
-            self.drop_triggers()?;
-            for table in [state, dirty, &shadow] {
-                let make = table.replacen("TABLE", "TABLE IF NOT EXISTS", 1);
-                self.0.raw().execute_batch(&make)?;
-            }
+            self.drop_attached()?;
+            let make = state.replacen("TABLE", "TABLE IF NOT EXISTS", 1);
+            self.0.raw().execute_batch(&make)?;
             self.set("removing", 1)?;
             self.note_objects()
         })
     }
 
     /// Deletes up to `most` rows that are left over by a swap or an abort, and in the end the
-    /// tables that they were in; tells whether nothing is left.
+    /// tables that they were in; tells whether nothing is left. Another program may have dropped
+    /// or renamed some of that.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -486,29 +484,35 @@ impl Online<'_> {
                  ORDER BY {key} LIMIT 1 OFFSET {most} - 1), {})",
                 i64::MAX
             );
-            Ok::<_, rusqlite::Error>(raw.execute(&sql, ())? < most as usize)
+            match raw.execute(&sql, ()) {
+                Err(error) if is_missing(&error) => Ok(true),
+                deleted => Ok::<_, rusqlite::Error>(deleted? < most as usize),
+            }
         };
         let is_empty = self.0.as_engine(|| {
-            let key = Shape::of(raw, SHADOW)?.rowid.unwrap_or_default();
-            Ok::<_, rusqlite::Error>(delete(SHADOW, &key)? && delete(DIRTY, "key")?)
+            let key = Shape::of(raw, SHADOW)?.rowid;
+            let is_empty = key.map_or(Ok(true), |key| delete(SHADOW, &key))?;
+            Ok::<_, rusqlite::Error>(is_empty && delete(DIRTY, "key")?)
         })?;
         if is_empty {
             self.0.rebuilding(|| {
-                let tables = [SHADOW, DIRTY, REBUILD];
-                tables.iter().try_for_each(|it| raw.execute_batch(&format!("DROP TABLE main.{it}")))
+                self.drop_attached()?;
+                let drop = |it: &&str| format!("DROP TABLE IF EXISTS main.{it};");
+                raw.execute_batch(&[SHADOW, DIRTY, REBUILD].iter().map(drop).collect::<String>())
             })?;
         }
         Ok(is_empty)
     }
 
-    fn drop_triggers(self) -> Result<()> {
+    /// Drops all triggers and indexes that are ours by their names, but the indexes of the copy,
+    /// which go with its rows. If another program has renamed the copy, they are on that.
+    fn drop_attached(self) -> Result<()> {
         let raw = self.0.raw();
-        let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND lower(name) GLOB \
-                   'monolite_rebuild_*'";
-        for name in all(raw, sql, (), |row| row.get::<_, String>(0))? {
-            raw.execute_batch(&format!("DROP TRIGGER main.{}", quoted(&name)))?;
-        }
-        Ok(())
+        let sql = "SELECT 'DROP ' || type || ' main.\"' || replace(name, '\"', '\"\"') || '\"' FROM \
+                   main.sqlite_schema WHERE lower(name) GLOB 'monolite_rebuild_*' AND (type = \
+                   'trigger' OR type = 'index' AND tbl_name <> ?1)";
+        let drops = all(raw, sql, [SHADOW], |row| row.get::<_, String>(0))?;
+        drops.iter().try_for_each(|sql| raw.execute_batch(sql))
     }
 
     /// What must stay as it is: the table, its indexes, and all that is ours.

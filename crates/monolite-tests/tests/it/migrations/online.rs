@@ -376,6 +376,12 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
         "ALTER TABLE t RENAME TO s; DROP TABLE monolite_rebuild_state; DROP TABLE \
          monolite_rebuild_dirty",
         "DROP TRIGGER monolite_rebuild_insert; DROP TABLE monolite_rebuild",
+        // Its indexes keep their names, and keys are noted in the other one.
+        "ALTER TABLE monolite_rebuild RENAME TO other",
+        "ALTER TABLE monolite_rebuild_dirty RENAME TO other",
+        "ALTER TABLE monolite_rebuild_state RENAME TO other",
+        "DROP TABLE monolite_rebuild; CREATE TABLE monolite_rebuild(a PRIMARY KEY) WITHOUT ROWID",
+        "CREATE INDEX monolite_rebuild_more ON t(n)",
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let (all, path) = (online(REBUILD), directory.path().join(format!("{at}.db")));
@@ -397,6 +403,20 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
         let count = format!("SELECT count(*) FROM {rows}");
         assert_eq!(plain.query_row(&count, (), |row| row.get::<_, i64>(0)), Ok(2_000), "{change}");
     }
+    // Also when only the rest was to be deleted; there is another rebuild behind it then.
+    for name in ["monolite_rebuild", "monolite_rebuild_dirty"] {
+        let (all, path) = (online(REBUILD), directory.path().join(format!("{name}.db")));
+        paused(&path, 2_000, &all).close().unwrap();
+        let change = format!(
+            "INSERT INTO monolite_rebuild_state VALUES ('removing', 1); ALTER TABLE {name} RENAME \
+             TO other"
+        );
+        plain(&path).execute_batch(&change).unwrap();
+        let db = Database::open(&path).unwrap();
+        assert_eq!(all.up(&db).wait().unwrap(), ["0001_rebuild.sql"], "{change}");
+        db.close().unwrap();
+        assert!(is_sound(&plain(&path)) && ours(&plain(&path)) == 0, "{change}");
+    }
     // No other object may have such a name, or name the engine's.
     for sql in [
         "CREATE VIEW monolite_rebuild_x AS SELECT 1",
@@ -406,7 +426,9 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
     ] {
         let path = directory.path().join("foreign.db");
         plain(&path).execute_batch(sql).unwrap();
-        assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Invalid, "{sql}");
+        let error = Database::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}");
+        assert!(error.to_string().contains("drop it there"), "{error}");
         std::fs::remove_file(&path).unwrap();
     }
 }
