@@ -31,6 +31,8 @@
 mod exchange;
 mod plan;
 
+use std::collections::BTreeSet;
+
 use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension as _, Result, Row, ToSql, ffi};
 
@@ -94,7 +96,7 @@ pub struct Room {
 }
 
 /// What one step has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Rows that were copied, changed ones again.
     pub rows: u64,
@@ -102,6 +104,14 @@ pub struct Step {
     pub is_behind: bool,
     /// Whether all rows are copied, but those that have changed.
     pub is_copied: bool,
+    /// The keys of rows that cannot be in the new table, and count as changed.
+    pub left: Vec<i64>,
+}
+
+/// Gives the keys of changed rows, but those in `left`; more conditions can be behind it.
+fn dirty(left: Option<&BTreeSet<i64>>) -> String {
+    let left: Vec<_> = left.into_iter().flatten().map(i64::to_string).collect();
+    format!("SELECT key FROM main.{DIRTY} WHERE key NOT IN ({})", left.join(", "))
 }
 
 /// What a migration declares.
@@ -322,26 +332,31 @@ impl Online<'_> {
         })
     }
 
-    /// Copies up to `most` rows that have changed, and, if there are fewer, as many others.
+    /// Copies up to `most` rows that have changed, and, if there are fewer, as many others. Rows
+    /// that cannot be in the new table are left as changed ones, and so are those in `left`;
+    /// without that, they are an error.
     ///
     /// # Errors
     /// `SQLITE_CONSTRAINT` with the rows that cannot be in the new table; `SQLITE_AUTH` when the
     /// table has changed; those of SQLite. What the step has done is to be undone then.
-    pub fn step(self, plan: &OnlinePlan, most: u32) -> Result<Step> {
+    pub fn step(self, plan: &OnlinePlan, most: u32, left: Option<&BTreeSet<i64>>) -> Result<Step> {
         self.0.as_engine(|| {
             self.check_schema(&plan.table)?;
             let raw = self.0.raw();
             let from: Option<i64> = self.get("from")?;
-            let mut step = Step { rows: 0, is_behind: false, is_copied: from.is_none() };
-            let last =
-                format!("SELECT key FROM main.{DIRTY} ORDER BY key LIMIT 1 OFFSET {most} - 1");
+            let mut step = Step { is_copied: from.is_none(), ..Step::default() };
+            let dirty = dirty(left);
+            let last = format!("{dirty} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
-            step.rows += self.copy_dirty(plan, nth.unwrap_or(i64::MAX), from)?;
+            let dirty = format!("{dirty} AND key <= {}", nth.unwrap_or(i64::MAX));
+            (step.rows, step.left) = self.copy_dirty(plan, &dirty, from, left.is_some())?;
             let Some(from) = from.filter(|_| !step.is_behind) else { return Ok(step) };
             let to = plan.nth(raw, from, most)?;
             let only = |key: &str| format!("{key} >= {from} AND {key} <= {to}");
-            let copied = plan.copy(self.0, &only)?;
+            let (copied, refused) = plan.copy(self.0, &only, left.is_some())?;
+            self.note_dirty(&refused)?;
+            step.left.extend(refused);
             let next = to.checked_add(1).filter(|_| copied > 0);
             step.rows += copied;
             step.is_copied = next.is_none();
@@ -355,17 +370,32 @@ impl Online<'_> {
         })
     }
 
-    /// Copies the rows that have changed, up to the key `to`.
-    fn copy_dirty(self, plan: &OnlinePlan, to: i64, from: Option<i64>) -> Result<u64> {
-        let (raw, keys) = (self.0.raw(), format!("SELECT key FROM main.{DIRTY} WHERE key <= {to}"));
-        if !raw.prepare(&keys)?.exists(())? {
-            return Ok(0);
+    /// Copies those of the rows that have changed whose keys `dirty` gives; gives how many there
+    /// are, and which of them were left.
+    fn copy_dirty(
+        self,
+        plan: &OnlinePlan,
+        dirty: &str,
+        from: Option<i64>,
+        leaves_out: bool,
+    ) -> Result<(u64, Vec<i64>)> {
+        let raw = self.0.raw();
+        if !raw.prepare(dirty)?.exists(())? {
+            return Ok((0, Vec::new()));
         }
         // Those behind will be copied with all others.
         let limit = |key: &str| from.map_or_else(String::new, |it| format!(" AND {key} < {it}"));
-        let copied = plan.copy(self.0, &|key| format!("{key} IN ({keys}){}", limit(key)))?;
-        raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key <= {to}"), ())?;
-        Ok(copied)
+        let only = |key: &str| format!("{key} IN ({dirty}){}", limit(key));
+        let (copied, left) = plan.copy(self.0, &only, leaves_out)?;
+        raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
+        self.note_dirty(&left)?;
+        Ok((copied, left))
+    }
+
+    fn note_dirty(self, keys: &[i64]) -> Result<()> {
+        let sql = format!("INSERT INTO main.{DIRTY} VALUES (?1) ON CONFLICT DO NOTHING");
+        let mut note = self.0.raw().prepare(&sql)?;
+        keys.iter().try_for_each(|key| note.execute([key]).map(drop))
     }
 
     /// Compares up to `most` rows of both tables whose keys are `from` or more, but those that have
@@ -437,7 +467,7 @@ impl Online<'_> {
             return Ok(false);
         }
         self.0.rebuilding(|| {
-            self.copy_dirty(plan, i64::MAX, None)?;
+            self.copy_dirty(plan, &dirty(None), None, false)?;
             let left = raw.prepare(&format!("SELECT 1 FROM main.{DIRTY}"))?.exists(())?;
             assert!(!left, "a row that has changed is not copied");
             self.drop_attached()?;

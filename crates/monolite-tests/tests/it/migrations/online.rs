@@ -270,7 +270,7 @@ fn a_trigger_that_misses_a_change_is_noticed() {
 }
 
 #[test]
-fn rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
+fn all_rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let all = online(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), u TEXT UNIQUE \
@@ -278,20 +278,64 @@ fn rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
     );
     let db = paused(&directory.path().join("db"), 20_000, &all);
     // The application is not held to it.
-    write(&db, "UPDATE t SET n = 19000, p = NULL WHERE id = 3").unwrap();
-    for rows in ["id 3:", "id 19000:"] {
+    let wrong = |id: i64| format!("UPDATE t SET n = 19000, p = NULL WHERE id = {id}");
+    write(&db, &wrong(3)).unwrap();
+    for rows in [["id 3:", "id 19000:"], ["id 5:", "1 row "], ["id 5:", "1 row "]] {
         let error = all.up(&db).wait().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Constraint, "{error}");
         let told = error.to_string();
-        assert!(told.contains(rows) && told.contains("goes on"), "{told}");
+        assert!(rows.iter().all(|it| told.contains(it)) && told.contains("goes on"), "{told}");
         assert!(!told.contains("monolite_"), "{told}");
-        let id = rows.trim_start_matches("id ").trim_end_matches(':');
-        write(&db, &format!("UPDATE t SET n = 1 WHERE id = {id}")).unwrap();
+        // Those that are left are known when it goes on.
+        write(&db, "UPDATE t SET n = 1 WHERE id IN (3, 19000)").unwrap();
+        write(&db, &wrong(5)).unwrap();
     }
+    write(&db, "DELETE FROM t WHERE id = 5").unwrap();
     all.up(&db).wait().unwrap();
     let found = write(&db, "UPDATE t SET n = 19000 WHERE id = 3").unwrap_err();
     assert_eq!(found.kind(), ErrorKind::Constraint);
     db.close().unwrap();
+
+    // A declaration that no row is for ends early; a dry run tells the number.
+    let all = online(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), u TEXT, n CHECK (n < 0))",
+    );
+    let path = directory.path().join("all.db");
+    let db = Database::open(&path).unwrap();
+    fill(&db, 20_000);
+    let told = all.dry_run(&db).wait().unwrap_err().to_string();
+    assert!(told.contains("20000 rows") && told.contains("and 19990 more"), "{told}");
+    let told = all.up(&db).wait().unwrap_err().to_string();
+    assert!(told.contains("id 1:") && !told.contains("20000 rows"), "{told}");
+    Migrations::abort(&db).wait().unwrap();
+    db.close().unwrap();
+    assert!(is_sound(&plain(&path)) && ours(&plain(&path)) == 0);
+}
+
+#[test]
+fn rows_that_do_not_fit_and_those_that_would_lose_something_are_listed_together() {
+    let directory = tempfile::tempdir().unwrap();
+    for (at, all) in [online, |body: &str| of("-- monolite: rebuild=t\n", body)].iter().enumerate()
+    {
+        let db = Database::open(directory.path().join(format!("{at}.db"))).unwrap();
+        write(
+            &db,
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b);
+             INSERT INTO t VALUES (1, '1', 1), (2, '007', 1), (3, '3', NULL), (4, 'x', 1)",
+        )
+        .unwrap();
+        let strict = "CREATE TABLE t(id INTEGER PRIMARY KEY, a INT, b INT NOT NULL) STRICT";
+        let told = all(strict).up(&db).wait().unwrap_err().to_string();
+        let rows = ["3 rows cannot be", "id 2: a: '007' would become 7", "id 3:", "id 4:"];
+        assert!(rows.iter().all(|it| told.contains(it)), "{told}");
+        let kept = db.read(|tx| {
+            tx.query_row("SELECT a FROM t WHERE id = 2", (), |it| it.get::<_, String>(0))
+        });
+        assert_eq!(kept.wait().unwrap(), "007");
+        write(&db, "DELETE FROM t WHERE id > 1").unwrap();
+        all(strict).up(&db).wait().unwrap();
+        db.close().unwrap();
+    }
 }
 
 #[test]

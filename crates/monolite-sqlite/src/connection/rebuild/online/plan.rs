@@ -13,8 +13,8 @@ use crate::noting::noting_triggers;
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was and looks at the rows behind \
-                      them, or abort the rebuild (a dry run before it begins lists all rows)";
+                      migration again, which goes on where it was, or abort the rebuild (it stops \
+                      at some 1,000 such rows; a dry run before it begins counts all)";
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
@@ -53,46 +53,43 @@ impl OnlinePlan {
         raw.query_row(&sql, (), |row| row.get(0))
     }
 
-    /// Has the rows that `only` lets through be in the new table as they shall be; tells how many
-    /// those are.
+    /// Has the rows that `only` lets through be in the new table as they shall be; gives how many
+    /// those are, and, if `leaves_out` says so, the keys of those that cannot be in it.
+    ///
+    /// # Errors
+    /// `SQLITE_CONSTRAINT` with rows that cannot be in it and are not left out.
     pub(super) fn copy(
         &self,
         connection: &Connection,
         only: &dyn Fn(&str) -> String,
-    ) -> Result<u64> {
+        leaves_out: bool,
+    ) -> Result<(u64, Vec<i64>)> {
         let (raw, key) = (connection.raw(), quoted(&self.key));
         let of_old = format!(" WHERE {}", only(&key));
         let empty = format!("DELETE FROM main.{SHADOW} WHERE {}", only(&key));
-        let refuse_rows = |found: Option<String>| match found {
-            Some(rows) => {
-                let text = format!("of {}, {}", self.table, self.with_names(rows));
-                Err(failure(ffi::SQLITE_CONSTRAINT, text))
-            }
-            None => Ok(()),
-        };
         let copy = || {
             raw.execute(&empty, ())?;
             self.fill.copy(raw, &of_old)
         };
-        let (copied, lost) = match copy() {
+        let (copied, mut found) = match copy() {
             Err(error) if is_of_row(&error) => {
                 // What is in the way may be there no more.
                 let stale = format!(
                     "DELETE FROM main.{SHADOW} WHERE {key} IN (SELECT key FROM main.{DIRTY})"
                 );
                 raw.execute(&stale, ())?;
-                match copy() {
-                    Err(error) if is_of_row(&error) => {
-                        raw.execute(&empty, ())?;
-                        refuse_rows(self.fill.find_refused(raw, &of_old)?)?;
-                        return Err(error);
-                    }
-                    copied => copied?,
-                }
+                raw.execute(&empty, ())?;
+                self.fill.copy_what_fits(raw, &of_old)?
             }
             copied => copied?,
         };
-        refuse_rows(lost)?;
+        let keys = std::mem::take(&mut found.keys);
+        if !leaves_out || found.count > keys.len() as u64 {
+            if let Some(rows) = found.told(REMEDY) {
+                let text = format!("of {}, {}", self.table, self.with_names(rows));
+                return Err(failure(ffi::SQLITE_CONSTRAINT, text));
+            }
+        }
         for it in &self.forbidden {
             let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
             let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
@@ -100,7 +97,7 @@ impl OnlinePlan {
                 || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
             refuse(row.map(|_| why()))?;
         }
-        Ok(copied)
+        Ok((copied, keys))
     }
 
     fn with_names(&self, mut text: String) -> String {
@@ -128,7 +125,6 @@ impl Rebuild<'_> {
             ));
         };
         let mut fill = Fill::new(self, new, select)?;
-        fill.remedy = REMEDY;
         let (table, same) = (quoted(&self.table), quoted(&key));
         let mut forbidden = Vec::new();
         if let Some(select) = select {
