@@ -44,7 +44,7 @@ use crate::connection::keys::is_missing;
 use crate::names::{self, DIRTY, REBUILD, quoted};
 use crate::scan;
 pub use plan::OnlinePlan;
-use plan::{keys_of, triggers};
+use plan::{keys_of, triggers, without_key};
 
 /// The online rebuild in the file, from [`Connection::online`].
 #[derive(Clone, Copy)]
@@ -248,12 +248,18 @@ impl Online<'_> {
         Ok(Room { rows, needed, free: free.unwrap_or(u64::MAX) })
     }
 
-    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is.
+    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is,
+    /// and has a key.
     ///
     /// # Errors
     /// `SQLITE_AUTH` when it is not; those of SQLite.
     pub fn read(self, sql: &str, table: &str) -> Result<()> {
-        self.0.as_engine(|| Declared::read(self.0, sql, table).map(drop))
+        self.0.as_engine(|| {
+            Declared::read(self.0, sql, table)?;
+            let old = Shape::of(self.0.raw(), table)?;
+            let key = old.rowid.as_ref().filter(|it| old.column(it).is_some());
+            if key.is_some() { Ok(()) } else { Err(without_key(table)) }
+        })
     }
 
     /// Begins to rebuild `table` as the migration `sql` declares it, which has this number, name

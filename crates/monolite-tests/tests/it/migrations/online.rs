@@ -567,7 +567,8 @@ fn what_cannot_be_done_online_is_refused_and_nothing_is_changed() {
         let is_begun = all.status(&db).unwrap().rebuilding.is_some();
         assert_eq!(is_begun, told.contains("another key") || told.contains("gets"), "{body}");
         let is_planned = all.plan(&db).is_ok();
-        assert_eq!(is_planned, !told.contains("DELETE"), "{body}");
+        let is_known = told.contains("DELETE") || told.contains("INTEGER") && at < 2;
+        assert_eq!(is_planned, !is_known, "{body}");
         Migrations::abort(&db).wait().unwrap();
         write(&db, schema).unwrap_err();
         db.close().unwrap();

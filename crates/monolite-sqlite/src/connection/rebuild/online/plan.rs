@@ -118,11 +118,7 @@ impl Rebuild<'_> {
             new.rowid.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(key) && is_column(new, it))
         };
         let Some(key) = key.filter(is_kept) else {
-            let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
-            return Err(failure(
-                ffi::SQLITE_AUTH,
-                format!("{} is not rebuilt online: {why}; {OFFLINE}", self.table),
-            ));
+            return Err(without_key(&self.table));
         };
         let mut fill = Fill::new(self, new, select)?;
         let (table, same) = (quoted(&self.table), quoted(&key));
@@ -221,6 +217,11 @@ impl Rebuild<'_> {
         );
         refuse((!refusals.is_empty()).then_some(text))
     }
+}
+
+pub(super) fn without_key(table: &str) -> rusqlite::Error {
+    let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
+    failure(ffi::SQLITE_AUTH, format!("{table} is not rebuilt online: {why}; {OFFLINE}"))
 }
 
 /// The foreign keys of `table`: the parent and the columns of each.
