@@ -31,7 +31,7 @@ use super::translate::{literal, quoted};
 use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify};
 use crate::out::stdout;
 use crate::{arguments, backup, words};
-use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, ErrorKind, Options, ReadTx, Sharing, Tx};
 use monolite_sqlite::noting_triggers;
