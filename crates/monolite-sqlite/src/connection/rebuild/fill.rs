@@ -47,8 +47,8 @@ const OLD_KEY: &str = "monolite_key";
 const GIVEN: &str = "monolite_given";
 
 /// What to do about rows that the new table does not take.
-pub(super) const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert them by a \
-                      SELECT behind it";
+pub(super) const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert \
+                                 them by a SELECT behind it";
 
 impl Fill {
     /// That of `select`, or of the columns with the same names.

@@ -44,7 +44,7 @@ use crate::connection::keys::is_missing;
 use crate::names::{self, DIRTY, REBUILD, quoted};
 use crate::scan;
 pub use plan::OnlinePlan;
-use plan::{keys_of, triggers, without_key};
+use plan::{Unfit, keys_of, triggers, without_key};
 
 /// The online rebuild in the file, from [`Connection::online`].
 #[derive(Clone, Copy)]
@@ -352,15 +352,16 @@ impl Online<'_> {
             let from: Option<i64> = self.get("from")?;
             let mut step = Step { is_copied: from.is_none(), ..Step::default() };
             let dirty = dirty(left);
+            let unfit = if left.is_some() { Unfit::Left } else { Unfit::Refused };
             let last = format!("{dirty} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
             let dirty = format!("{dirty} AND key <= {}", nth.unwrap_or(i64::MAX));
-            (step.rows, step.left) = self.copy_dirty(plan, &dirty, from, left.is_some())?;
+            (step.rows, step.left) = self.copy_dirty(plan, &dirty, from, unfit)?;
             let Some(from) = from.filter(|_| !step.is_behind) else { return Ok(step) };
             let to = plan.nth(raw, from, most)?;
             let only = |key: &str| format!("{key} >= {from} AND {key} <= {to}");
-            let (copied, refused) = plan.copy(self.0, &only, left.is_some())?;
+            let (copied, refused) = plan.copy(self.0, &only, unfit)?;
             self.note_dirty(&refused)?;
             step.left.extend(refused);
             let next = to.checked_add(1).filter(|_| copied > 0);
@@ -383,7 +384,7 @@ impl Online<'_> {
         plan: &OnlinePlan,
         dirty: &str,
         from: Option<i64>,
-        leaves_out: bool,
+        unfit: Unfit,
     ) -> Result<(u64, Vec<i64>)> {
         let raw = self.0.raw();
         if !raw.prepare(dirty)?.exists(())? {
@@ -392,7 +393,7 @@ impl Online<'_> {
         // Those behind will be copied with all others.
         let limit = |key: &str| from.map_or_else(String::new, |it| format!(" AND {key} < {it}"));
         let only = |key: &str| format!("{key} IN ({dirty}){}", limit(key));
-        let (copied, left) = plan.copy(self.0, &only, leaves_out)?;
+        let (copied, left) = plan.copy(self.0, &only, unfit)?;
         raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
         self.note_dirty(&left)?;
         Ok((copied, left))
@@ -473,7 +474,7 @@ impl Online<'_> {
             return Ok(false);
         }
         self.0.rebuilding(|| {
-            self.copy_dirty(plan, &dirty(None), None, false)?;
+            self.copy_dirty(plan, &dirty(None), None, Unfit::Refused)?;
             let left = raw.prepare(&format!("SELECT 1 FROM main.{DIRTY}"))?.exists(())?;
             assert!(!left, "a row that has changed is not copied");
             self.drop_attached()?;
@@ -544,9 +545,9 @@ impl Online<'_> {
     /// which go with its rows. If another program has renamed the copy, they are on that.
     fn drop_attached(self) -> Result<()> {
         let raw = self.0.raw();
-        let sql = "SELECT 'DROP ' || type || ' main.\"' || replace(name, '\"', '\"\"') || '\"' FROM \
-                   main.sqlite_schema WHERE lower(name) GLOB 'monolite_rebuild_*' AND (type = \
-                   'trigger' OR type = 'index' AND tbl_name <> ?1)";
+        let sql = "SELECT format('DROP %s main.\"%w\"', type, name) FROM main.sqlite_schema WHERE \
+                   lower(name) GLOB 'monolite_rebuild_*' AND (type = 'trigger' OR type = 'index' \
+                   AND tbl_name <> ?1)";
         let drops = all(raw, sql, [SHADOW], |row| row.get::<_, String>(0))?;
         drops.iter().try_for_each(|sql| raw.execute_batch(sql))
     }

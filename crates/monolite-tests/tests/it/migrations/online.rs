@@ -305,7 +305,8 @@ fn all_rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
 
     // A declaration that no row is for ends early; a dry run tells the number.
     let all = online(
-        "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), u TEXT, n CHECK (n < 0))",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id), u TEXT, n CHECK (n < \
+         0))",
     );
     let path = directory.path().join("all.db");
     let db = Database::open(&path).unwrap();
@@ -454,7 +455,11 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
         let count = format!("SELECT count(*) FROM {rows}");
         assert_eq!(plain.query_row(&count, (), |row| row.get::<_, i64>(0)), Ok(2_000), "{change}");
     }
-    // Also when only the rest was to be deleted; there is another rebuild behind it then.
+}
+
+#[test]
+fn what_is_left_of_a_rebuild_is_deleted_also_where_another_program_has_renamed_it() {
+    let directory = tempfile::tempdir().unwrap();
     for name in ["monolite_rebuild", "monolite_rebuild_dirty"] {
         let (all, path) = (online(REBUILD), directory.path().join(format!("{name}.db")));
         paused(&path, 2_000, &all).close().unwrap();
@@ -468,7 +473,11 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
         db.close().unwrap();
         assert!(is_sound(&plain(&path)) && ours(&plain(&path)) == 0, "{change}");
     }
-    // No other object may have such a name, or name the engine's.
+}
+
+#[test]
+fn no_other_object_may_have_a_name_of_a_rebuild_or_name_one() {
+    let directory = tempfile::tempdir().unwrap();
     for sql in [
         "CREATE VIEW monolite_rebuild_x AS SELECT 1",
         "CREATE TABLE monolite_rebuild_dirty(key)",

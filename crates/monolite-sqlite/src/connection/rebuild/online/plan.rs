@@ -19,6 +19,13 @@ const REMEDY: &str = "nothing was lost, and the table is as it was; correct them
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
 
+/// What becomes of rows that cannot be in the new table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Refused,
+    Left,
+}
+
 /// How an online rebuild copies rows, from [`Online::begin`](super::Online::begin).
 #[derive(Debug)]
 pub struct OnlinePlan {
@@ -54,15 +61,15 @@ impl OnlinePlan {
     }
 
     /// Has the rows that `only` lets through be in the new table as they shall be; gives how many
-    /// those are, and, if `leaves_out` says so, the keys of those that cannot be in it.
+    /// those are, and the keys of those that cannot be in it.
     ///
     /// # Errors
-    /// `SQLITE_CONSTRAINT` with rows that cannot be in it and are not left out.
+    /// `SQLITE_CONSTRAINT` with such rows, if they are refused.
     pub(super) fn copy(
         &self,
         connection: &Connection,
         only: &dyn Fn(&str) -> String,
-        leaves_out: bool,
+        unfit: Unfit,
     ) -> Result<(u64, Vec<i64>)> {
         let (raw, key) = (connection.raw(), quoted(&self.key));
         let of_old = format!(" WHERE {}", only(&key));
@@ -84,11 +91,10 @@ impl OnlinePlan {
             copied => copied?,
         };
         let keys = std::mem::take(&mut found.keys);
-        if !leaves_out || found.count > keys.len() as u64 {
-            if let Some(rows) = found.told(REMEDY) {
-                let text = format!("of {}, {}", self.table, self.with_names(rows));
-                return Err(failure(ffi::SQLITE_CONSTRAINT, text));
-            }
+        let are_refused = unfit == Unfit::Refused || found.count > keys.len() as u64;
+        if let Some(rows) = found.told(REMEDY).filter(|_| are_refused) {
+            let text = format!("of {}, {}", self.table, self.with_names(rows));
+            return Err(failure(ffi::SQLITE_CONSTRAINT, text));
         }
         for it in &self.forbidden {
             let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
@@ -186,8 +192,8 @@ impl Rebuild<'_> {
         all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
     }
 
-    /// What is true of the rows that are equal to `NEW` in a unique index, for each of them: that of
-    /// its columns, its expressions and its condition, by which SQLite finds the index.
+    /// For each unique index, what is true of the rows that are equal to `NEW` in it. It has the
+    /// index's columns, expressions and condition, so that SQLite searches in that.
     pub(super) fn uniques(&mut self) -> Result<Vec<String>> {
         let (raw, table) = (self.connection.raw(), quoted(&self.table));
         let news = self.old.columns.iter().map(|it| format!("NEW.{0} AS {0}", quoted(&it.name)));
