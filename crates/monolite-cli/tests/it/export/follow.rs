@@ -279,7 +279,11 @@ fn an_export_that_does_not_come_to_the_switch_leaves_nothing() {
         follower
     };
 
-    let follower = begun();
+    app.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut follower = Follower::of(&source, &url);
+    follower.wait_for("waiting until a write there ends");
+    app.execute_batch("COMMIT").unwrap();
+    follower.wait_for("all rows were compared");
     let second = Follower::of(&source, &ground.database("second")).end();
     assert!(second.0 == Some(1) && second.1.contains("--abort"), "{}", second.1);
     follower.signal("INT");
