@@ -125,7 +125,8 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     drop(bytes);
     let db = backup::open(file, "is this the right path?")?;
     let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL \
-               AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' ORDER BY rowid";
+               AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
+               AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
     let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
     db.close()?;
     let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
@@ -352,6 +353,9 @@ impl Lint<'_> {
         let is_first_part = self.is_sign(at + 1, b'.');
         let is_null = next == "null" || (next == "not" && self.word(at + 2) == "null");
         let is_distinct = next == "distinct" || (next == "not" && self.word(at + 2) == "distinct");
+        if let Some(rule) = self.name_rule(at, &word) {
+            return self.add(at, rule);
+        }
         match word.as_str() {
             "or" if has("insert update", &before) => self.add(at, "or"),
             "conflict" if before == "on" && has("replace ignore fail rollback abort", &next) => {
@@ -360,8 +364,6 @@ impl Lint<'_> {
             "conflict" if next == "do" && self.word(at + 2) == "update" => self.add(at, "target"),
             "null" if self.is_id(at) => self.add(at, "null-id"),
             "in" if is_call && self.is_sign(at + 2, b')') => self.add(at, "empty-list"),
-            "main" | "temp" if is_first_part => self.add(at, "catalog"),
-            _ if word.starts_with("sqlite_") && !is_call => self.add(at, "catalog"),
             // `DO UPDATE SET n = n + 1`
             _ if self.is_sign(at - at.min(1), b'=')
                 && self.before(at, 2) == word
@@ -372,17 +374,8 @@ impl Lint<'_> {
                     self.add(at, "ambiguous");
                 }
             }
-            "rowid" | "_rowid_" | "oid"
-                if before != "without" && !self.columns.contains_key(&word) =>
-            {
-                self.add(at, "rowid");
-            }
             "collate" if has("nocase rtrim binary", &next) => self.add(at + 1, "collation"),
-            "like" if self.is_operator(at) => {
-                if !self.has_no_case(at) {
-                    self.add(at, "like");
-                }
-            }
+            "like" if self.is_operator(at) && !self.has_no_case(at) => self.add(at, "like"),
             "glob" | "match" | "regexp" if self.is_operator(at) => self.add(at, "glob"),
             "is" if !is_null && !is_distinct => self.add(at, "is"),
             "true" | "false"
@@ -402,13 +395,8 @@ impl Lint<'_> {
             "limit" => self.limit(at),
             "autoincrement" => self.add(at, "autoincrement"),
             "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
-            "current_timestamp" | "current_date" | "current_time" => self.add(at, "now"),
-            _ if has(RESERVED, &word)
-                && before != "as"
-                && (!is_call || has("table exists into references", &before))
-                && !self.is_sign(at.wrapping_sub(1), b'.') =>
-            {
-                self.add(at, "reserved");
+            _ if word.strip_prefix("current_").is_some_and(|it| has("timestamp date time", it)) => {
+                self.add(at, "now");
             }
             "not" if next == "null" && before != "is" && !is_create => self.add(at, "not-null"),
             "x" if self.tokens.get(at + 1).is_some_and(|it| {
@@ -423,6 +411,24 @@ impl Lint<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The rule for a word that is a name.
+    fn name_rule(&self, at: usize, word: &str) -> Option<&'static str> {
+        let (before, is_call) = (self.before(at, 1), self.is_sign(at + 1, b'('));
+        let is_name = !is_call || has("table exists into references", &before);
+        let is_part = self.is_sign(at.wrapping_sub(1), b'.');
+        Some(match word {
+            "main" | "temp" if self.is_sign(at + 1, b'.') => "catalog",
+            _ if word.starts_with("sqlite_") && !is_call => "catalog",
+            "rowid" | "_rowid_" | "oid"
+                if before != "without" && !self.columns.contains_key(word) =>
+            {
+                "rowid"
+            }
+            _ if has(RESERVED, word) && before != "as" && is_name && !is_part => "reserved",
+            _ => return None,
+        })
     }
 
     fn call(&mut self, at: usize, name: &str) {

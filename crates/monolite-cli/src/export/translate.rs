@@ -391,6 +391,9 @@ impl<'s> Work<'s> {
             self.alias(&token);
             return Ok(at + 1);
         }
+        if self.names.find(&word).is_none() {
+            self.ordering(&word);
+        }
         match word.as_str() {
             "is" => return Ok(self.is(at)),
             "intersect"
@@ -422,22 +425,6 @@ impl<'s> Work<'s> {
             }
             "true" => self.push("1"),
             "false" => self.push("0"),
-            "order" => {
-                let depth = self.depth;
-                self.orders.push(Order { depth, is_descending: false, has_nulls: false });
-                self.push("ORDER");
-            }
-            "limit" | "rows" | "range" | "groups" if self.names.find(&word).is_none() => {
-                self.end_order();
-                self.push(token.text);
-            }
-            "desc" | "nulls" if self.names.find(&word).is_none() => {
-                if let Some(order) = self.order() {
-                    order.is_descending |= word == "desc";
-                    order.has_nulls |= word == "nulls";
-                }
-                self.push(token.text);
-            }
             word if is_in(KEYWORDS, word) => self.push(token.text),
             _ => match self.names.find(&word).cloned() {
                 Some(known) => self.known(at, &known),
@@ -446,6 +433,20 @@ impl<'s> Work<'s> {
             },
         }
         Ok(at + 1)
+    }
+
+    /// What a word does to ORDER BY.
+    fn ordering(&mut self, word: &str) {
+        let depth = self.depth;
+        match (word, self.order()) {
+            ("order", _) => {
+                self.orders.push(Order { depth, is_descending: false, has_nulls: false });
+            }
+            ("limit" | "rows" | "range" | "groups", _) => self.end_order(),
+            ("desc", Some(order)) => order.is_descending = true,
+            ("nulls", Some(order)) => order.has_nulls = true,
+            _ => {}
+        }
     }
 
     /// The ORDER BY whose term is here.

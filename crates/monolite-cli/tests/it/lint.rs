@@ -183,7 +183,8 @@ const CLEAN: &[&str] = &[
     "SELECT flag, count(*) FROM item GROUP BY flag ORDER BY count(*) DESC, min(id) NULLS FIRST",
     "SELECT DISTINCT name, price AS p FROM item ORDER BY name NULLS FIRST, p NULLS FIRST",
     "SELECT i.id FROM item i CROSS JOIN sale JOIN \"Town\" t ON t.tid = i.id WHERE t.tid = 1",
-    "SELECT t.label AS label FROM \"Town\" t LEFT JOIN sale s ON s.item = t.tid ORDER BY label, t.tid",
+    "SELECT t.label AS label FROM \"Town\" t LEFT JOIN sale s ON s.item = t.tid
+     ORDER BY label, t.tid",
     "SELECT count FROM sale ORDER BY count",
     "SELECT i.stock AS any, CAST(i.stock AS bigint) FROM item i WHERE id = 1",
 ];
@@ -299,12 +300,16 @@ fn places_are_told_by_line_and_column_also_in_a_database() {
     let plain = Connection::open(&file).expect("it works");
     // That of the engine is not the user's.
     plain
-        .execute_batch(&format!("CREATE TABLE t(a INTEGER) STRICT; {}", crate::export::OF_ENGINE))
+        .execute_batch(&format!(
+            "CREATE TABLE t(a INTEGER) STRICT; {};
+             CREATE TABLE u(a INTEGER PRIMARY KEY AUTOINCREMENT) STRICT",
+            crate::export::OF_ENGINE
+        ))
         .expect("it works");
     drop(plain);
     let output = monolite(&["lint", "--portable", file.to_str().expect("plain")]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
     assert!(said.contains("shop.db t:1:16: type: a: "), "{said}");
-    assert!(complaint(&output).contains("PostgreSQL treats 2 places otherwise"));
+    assert!(complaint(&output).contains("PostgreSQL treats 5 places otherwise"));
 }
