@@ -23,6 +23,7 @@
 //! - Until the COMMIT, PostgreSQL has nothing and the source takes writes again after a failure.
 //!   Behind it the source takes none before `--abort`.
 
+use super::clauses::tokens;
 use super::postgres::{Postgres, none_refused};
 use super::rows::Sum;
 use super::schema::{self, Index, Part, Schema, Table};
@@ -177,6 +178,9 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
+        } else if is_unique_by_computed_key(table) {
+            "has a unique index on what is computed of its key: a row that REPLACE deletes for it \
+             would not be noted"
         } else {
             continue;
         };
@@ -184,6 +188,24 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     }
     ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
     Ok(())
+}
+
+/// Whether a unique index has something that is computed of a key which SQLite gives: triggers
+/// that run before a row is written do not see that.
+fn is_unique_by_computed_key(table: &Table) -> bool {
+    let Some(key) = table.rowid.map(|at| &table.columns[at].name) else { return false };
+    let has = |text: &str, name: &str| {
+        let mut names = tokens(text).into_iter().filter_map(|it| it.name());
+        names.any(|it| it.eq_ignore_ascii_case(name))
+    };
+    let generated = &table.clauses.generated;
+    // One may be computed of another.
+    let is_computed = generated.values().any(|text| has(text, key));
+    let is_unknown = |part: &Part| match &part.of {
+        Ok(at) => is_computed && table.columns[*at].is_generated,
+        Err(text) => has(text, key) || is_computed && generated.keys().any(|it| has(text, it)),
+    };
+    uniques(table).any(|index| index.parts.iter().any(is_unknown))
 }
 
 /// The columns of a table's primary key.
