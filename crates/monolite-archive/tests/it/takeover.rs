@@ -366,6 +366,10 @@ fn former_primary_keeps_what_it_alone_had_and_follows() {
         wait_until("it has all", || rows(follower.database()) == 11);
         follower.close().unwrap();
         let restored = bench.directory.path().join(format!("orphan-{step}.db"));
+        let other = Bench::new();
+        other.open(Durability::Archived).unwrap().close().unwrap();
+        let refused = other.archive().restore_orphan(&orphan, &restored).unwrap_err();
+        assert!(refused.to_string().contains("another database"), "{refused}");
         bench.archive().restore_orphan(&orphan, &restored).unwrap();
         assert!(fs::read(&restored).unwrap() == had, "all that it had");
         assert_eq!(count(&restored), alone);
