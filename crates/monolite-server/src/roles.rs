@@ -8,8 +8,8 @@ use crate::answers::{Body, with_type};
 use crate::databases::{OpenNow, primary_of};
 use crate::replicas::{Replica, figures};
 
-/// For a load balancer: whether one of the databases that are `open` is fresh enough. A replica that
-/// is not open will be when it is asked.
+/// For a load balancer: whether one of the databases that are `open` is fresh enough. A replica
+/// that is not open will be when it is asked.
 pub(crate) fn health(open: &[OpenNow], follows: bool) -> Response<Body> {
     let all: Vec<&Replica> = open.iter().filter_map(|open| open.replica.as_ref()).collect();
     if all.is_empty() && !(follows && open.is_empty()) {
