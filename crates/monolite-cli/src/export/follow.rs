@@ -23,7 +23,6 @@
 //! - Until the COMMIT, PostgreSQL has nothing and the source takes writes again after a failure.
 //!   Behind it the source takes none before `--abort`.
 
-use super::clauses::tokens;
 use super::postgres::{Postgres, none_refused};
 use super::rows::Sum;
 use super::schema::{self, Index, Part, Schema, Table};
@@ -178,9 +177,10 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
-        } else if is_unique_by_computed_key(table) {
-            "has a unique index on what is computed of its key: a row that REPLACE deletes for it \
-             would not be noted"
+        } else if uniques(table).any(|index| index.parts.iter().any(|it| is_unforeseen(table, it)))
+        {
+            "has a unique index with an expression, a generated column, or one that is NOT NULL \
+             with a DEFAULT, so a row that REPLACE deletes by it would not be noted (drop it first)"
         } else {
             continue;
         };
@@ -190,22 +190,13 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a unique index has something that is computed of a key which SQLite gives: triggers
-/// that run before a row is written do not see that.
-fn is_unique_by_computed_key(table: &Table) -> bool {
-    let Some(key) = table.rowid.map(|at| &table.columns[at].name) else { return false };
-    let has = |text: &str, name: &str| {
-        let mut names = tokens(text).into_iter().filter_map(|it| it.name());
-        names.any(|it| it.eq_ignore_ascii_case(name))
-    };
-    let generated = &table.clauses.generated;
-    // One may be computed of another.
-    let is_computed = generated.values().any(|text| has(text, key));
-    let is_unknown = |part: &Part| match &part.of {
-        Ok(at) => is_computed && table.columns[*at].is_generated,
-        Err(text) => has(text, key) || is_computed && generated.keys().any(|it| has(text, it)),
-    };
-    uniques(table).any(|index| index.parts.iter().any(is_unknown))
+/// Whether a trigger that runs before a row is written cannot tell what this part of an index will
+/// be.
+fn is_unforeseen(table: &Table, part: &Part) -> bool {
+    part.of.as_ref().map_or(true, |at| {
+        let column = &table.columns[*at];
+        column.is_generated || column.is_not_null && column.default.is_some()
+    })
 }
 
 /// The columns of a table's primary key.
@@ -228,16 +219,6 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
     for (at, table) in schema.tables.iter().enumerate() {
         triggers(at, table).iter().try_for_each(|sql| tx.execute_batch(sql))?;
-        let of_expression = |part: &Part| part.of.is_err();
-        if uniques(table).any(|index| index.parts.iter().any(of_expression)) {
-            // What is right in an index may be wrong in a trigger: each write would fail.
-            let (name, key) = (quoted(&table.name), key(table).join(", "));
-            let tried = tx.execute_batch(&format!(
-                "INSERT INTO {name}({key}) SELECT {key} FROM {name} WHERE 0; \
-                 UPDATE {name} SET ({key}) = ({key}) WHERE 0"
-            ));
-            tried.with_context(|| format!("a unique index of {} in a trigger", table.name))?;
-        }
     }
     objects(tx)
 }
@@ -252,20 +233,10 @@ fn triggers(at: usize, table: &Table) -> Vec<String> {
     let places: Vec<String> = (0..table.primary.len()).map(|at| format!("k{at}")).collect();
     let into = format!("INSERT INTO {NOTES}(t, {})", places.join(", "));
     let key = key(table);
-    let names = table.columns.iter().map(|it| quoted(&it.name));
-    let news: Vec<String> = names.map(|name| format!("NEW.{name} AS {name}")).collect();
     let equal = |part: &Part| {
-        let collation = quoted(&part.collation);
-        match &part.of {
-            Ok(at) => {
-                let name = quoted(&table.columns[*at].name);
-                format!("{name} COLLATE {collation} = NEW.{name}")
-            }
-            Err(text) => {
-                let of_new = format!("SELECT {text} FROM (SELECT {})", news.join(", "));
-                format!("({text}) COLLATE {collation} = ({of_new})")
-            }
-        }
+        let at = *part.of.as_ref().expect("an expression is refused");
+        let (name, collation) = (quoted(&table.columns[at].name), quoted(&part.collation));
+        format!("{name} COLLATE {collation} = NEW.{name}")
     };
     let replaced = |index: &Index| {
         let mut all: Vec<String> = index.parts.iter().map(equal).collect();

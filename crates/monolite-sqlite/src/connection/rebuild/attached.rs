@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, Result, Row, Statement};
 
-use super::text::count_of;
+use super::text::names_one;
 use crate::authorizer::Reads;
 use crate::connection::full_text::External;
 use crate::names::quoted;
@@ -227,7 +227,7 @@ impl Compiled {
             let Some((is, _)) = self.reads.get(what) else { continue };
             // What `*` stands for may go, and no text names it.
             let is_lost = |it: &&(String, String)| match is_gone(it) {
-                true => count_of(sql, &it.1) > 0,
+                true => names_one(sql, &it.1),
                 false => !is.contains(it) && !it.1.is_empty(),
             };
             for (_, column) in was.iter().filter(is_lost) {

@@ -116,10 +116,9 @@ fn changes(db: &Database, seed: u64, rows: u64, is_over: &AtomicBool) -> Vec<Str
 }
 
 /// What the file has after the same changes, and a rebuild in one transaction.
-fn offline(path: &Path, rows: i64, more: &str, made: &[String]) -> String {
+fn offline(path: &Path, rows: i64, made: &[String]) -> String {
     let db = Database::open(path).unwrap();
     fill(&db, rows);
-    write(&db, more).unwrap();
     for sql in made {
         let sql = sql.clone();
         db.write(move |tx| tx.execute_batch(&sql)).wait().unwrap();
@@ -132,17 +131,11 @@ fn offline(path: &Path, rows: i64, more: &str, made: &[String]) -> String {
 #[test]
 fn it_gives_what_a_rebuild_of_the_same_history_in_one_transaction_gives() {
     let rows = 12_000;
-    let more = [
-        "",
-        "CREATE UNIQUE INDEX t_x ON t(abs(\"n\" + 0) COLLATE NOCASE DESC)",
-        "CREATE UNIQUE INDEX t_x ON t(n) WHERE n > 5",
-    ];
-    for (seed, more) in (1..).zip([more, more].concat()) {
+    for seed in 1..=3 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("online.db");
         let db = Database::open(&path).unwrap();
         fill(&db, rows);
-        write(&db, more).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let writer = {
             let (db, is_over) = (db.clone(), Arc::clone(&is_over));
@@ -156,7 +149,7 @@ fn it_gives_what_a_rebuild_of_the_same_history_in_one_transaction_gives() {
         assert!(made.len() > 20, "{} changes", made.len());
         let (plain, expected) = (plain(&path), directory.path().join("offline.db"));
         assert!(is_sound(&plain), "seed {seed}");
-        let expected = offline(&expected, rows, more, &made);
+        let expected = offline(&expected, rows, &made);
         assert!(dump(&plain, "") == expected, "seed {seed}, {} changes", made.len());
         assert_eq!(ours(&plain), 0, "seed {seed}");
     }
@@ -511,19 +504,25 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (TABLE, "CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES t(id), b)", "a foreign key to t"),
     (
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); \
-         CREATE UNIQUE INDEX i ON t(lower(a)) WHERE a > 1",
+         CREATE UNIQUE INDEX i ON t(a) WHERE a > 1",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
         "unique index i",
     ),
     (
-        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON t(a + id)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE UNIQUE INDEX i ON t(lower(a))",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
         "unique index i",
     ),
-    // The trigger before an INSERT does not know the new key.
+    // A trigger before an INSERT sees no affinity, no key and no default.
     (
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a AS (id % 3)); CREATE UNIQUE INDEX i ON t(a)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a AS (id % 3), b)",
+        "unique index i",
+    ),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a NOT NULL DEFAULT 1); \
+         CREATE UNIQUE INDEX i ON t(a)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a NOT NULL DEFAULT 1, b)",
         "unique index i",
     ),
     (

@@ -192,68 +192,30 @@ impl Rebuild<'_> {
         all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
     }
 
-    /// For each unique index, what is true of the rows that are equal to `NEW` in it. It has the
-    /// index's columns, expressions and condition, so that SQLite searches in that.
-    pub(super) fn uniques(&mut self) -> Result<Vec<String>> {
-        let (raw, table) = (self.connection.raw(), quoted(&self.table));
-        let news = self.old.columns.iter().map(|it| format!("NEW.{0} AS {0}", quoted(&it.name)));
-        let news = news.collect::<Vec<_>>().join(", ");
-        let (key, computed) = self.unknown()?;
+    /// The columns of each unique index, with their collations. Refused are indexes in which a
+    /// trigger before a write cannot tell what the row will have: of expressions and generated
+    /// columns, and where a default takes the place of NULL.
+    pub(super) fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
+        let raw = self.connection.raw();
         let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
         let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
         let mut uniques = Vec::new();
         for (index, is_partial) in all(raw, sql, [&self.table], of)? {
-            let defined = self.attached.indexes.iter().find(|it| it.name == index);
-            let (parts, condition) =
-                defined.map_or_else(Default::default, |it| text::parts_of(&it.sql));
-            let sql = "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key";
-            let of =
-                |row: &Row<'_>| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, String>(1)?));
-            let (mut equal, mut has_expression, mut is_known) = (Vec::new(), false, true);
-            for (at, (column, collation)) in std::iter::zip(0.., all(raw, sql, [&index], of)?) {
-                let collation = quoted(&collation);
-                if let Some(column) = column {
-                    is_known &= !computed.contains(&column);
-                    let it = quoted(&column);
-                    equal.push(format!("{it} COLLATE {collation} = NEW.{it}"));
-                } else {
-                    let it = parts.get(at).map_or("", String::as_str);
-                    let is_named = |name: &String| text::count_of(it, name) > 0;
-                    is_known &= !is_named(&key) && !computed.iter().any(is_named);
-                    has_expression = true;
-                    equal.push(format!(
-                        "({it}) COLLATE {collation} = (SELECT {it} FROM (SELECT {news}))"
-                    ));
-                }
+            let sql = "SELECT it.name, part.coll FROM pragma_index_xinfo(?1, 'main') AS part \
+                       LEFT JOIN pragma_table_xinfo(?2, 'main') AS it ON it.cid = part.cid AND \
+                       it.hidden = 0 AND (it.dflt_value IS NULL OR NOT it.\"notnull\") \
+                       WHERE part.key";
+            let of = |row: &Row<'_>| Ok(row.get::<_, Option<String>>(0)?.zip(row.get(1)?));
+            let columns = all(raw, sql, [&index, &self.table], of)?;
+            match columns.into_iter().collect::<Option<Vec<_>>>().filter(|_| !is_partial) {
+                Some(columns) => uniques.push(columns),
+                None => self.refuse(format!(
+                    "the unique index {index}, which is partial, or has an expression, a generated \
+                     column, or one that is NOT NULL with a DEFAULT"
+                )),
             }
-            equal.extend(condition.filter(|_| is_partial).map(|it| format!("({it})")));
-            let equal = equal.join(" AND ");
-            // An expression may fail where the condition is not true, and so would the write.
-            let is_found = match has_expression || is_partial {
-                true => has_expression != is_partial && is_searched(raw, &table, &index, &equal)?,
-                false => true,
-            };
-            if !is_known || !is_found {
-                self.refuse(format!(
-                    "the unique index {index}, in which no trigger can find the rows that REPLACE \
-                     deletes"
-                ));
-            }
-            uniques.push(equal);
         }
         Ok(uniques)
-    }
-
-    /// What is not known of a new row before it is written: its key, and columns that may be
-    /// computed of that.
-    fn unknown(&self) -> Result<(String, Vec<String>)> {
-        let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1";
-        let definition: String =
-            self.connection.raw().query_row(sql, [&self.table], |row| row.get(0))?;
-        let key = self.old.rowid.clone().unwrap_or_default();
-        let is_named_again = text::count_of(&definition, &key) > 1;
-        let computed = self.old.columns.iter().filter(|it| it.is_generated && is_named_again);
-        Ok((key, computed.map(|it| it.name.clone()).collect()))
     }
 
     /// # Errors
@@ -282,16 +244,6 @@ pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(Strin
     all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Whether SQLite finds the rows of `table` for which `equal` is true of a row `NEW` by `index`.
-fn is_searched(raw: &rusqlite::Connection, table: &str, index: &str, equal: &str) -> Result<bool> {
-    let sql = format!(
-        "EXPLAIN QUERY PLAN SELECT (SELECT 1 FROM {table} WHERE {equal}) FROM {table} AS NEW"
-    );
-    let Ok(mut explain) = raw.prepare(&sql) else { return Ok(false) };
-    let plan: Vec<String> = explain.query_map((), |row| row.get(3))?.collect::<Result<_>>()?;
-    Ok(plan.iter().any(|it| it.starts_with("SEARCH") && it.contains(&format!(" INDEX {index} ("))))
-}
-
 /// Whether the program of `query` reads one table, and makes of each row another one.
 fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
     let mut explain = match raw.prepare(&format!("EXPLAIN {query}")) {
@@ -303,18 +255,26 @@ fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
     Ok(opened == ["OpenRead"] && !codes.iter().any(|it| it.starts_with("Agg") || it == "Count"))
 }
 
-/// Those that write which rows have changed. `uniques` are true of the rows that `REPLACE` deletes,
-/// which fires no trigger for them.
+/// Those that write which rows have changed. `uniques` are the columns, with their collations, that
+/// `REPLACE` compares: it deletes the rows that are equal there, and fires no trigger for them.
 ///
 /// `ON CONFLICT DO NOTHING`, unlike `OR IGNORE`, holds whatever the statement says that fires them.
-pub(super) fn triggers(plan: &OnlinePlan, uniques: &[String]) -> Vec<String> {
+pub(super) fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> Vec<String> {
     let (table, key) = (quoted(&plan.table), quoted(&plan.key));
     let log =
         |which: &str| format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING;");
-    let replaced = uniques.iter().map(|equal| {
-        format!(
-            "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {equal} ON CONFLICT DO NOTHING; "
-        )
-    });
-    noting_triggers(&format!("{SHADOW}_"), &plan.table, log, &replaced.collect::<String>())
+    let replaced: String = uniques
+        .iter()
+        .map(|columns| {
+            let equal = columns.iter().map(|(column, collation)| {
+                format!("{0} COLLATE {1} = NEW.{0}", quoted(column), quoted(collation))
+            });
+            let equal: Vec<_> = equal.collect();
+            format!(
+                "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {} ON CONFLICT DO NOTHING; ",
+                equal.join(" AND ")
+            )
+        })
+        .collect();
+    noting_triggers(&format!("{SHADOW}_"), &plan.table, log, &replaced)
 }
