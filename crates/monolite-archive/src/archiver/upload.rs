@@ -17,9 +17,7 @@ use super::gathering::Gathering;
 use super::group::{About, encode};
 use super::lease::Term;
 use super::position::{Place, directory_of};
-use super::refused::{
-    another_history, behind, fenced, not_ours, nothing_there, of_another, replaced,
-};
+use super::refused::{another_history, behind, not_ours, nothing_there, of_another, replaced};
 use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{
@@ -494,7 +492,8 @@ impl Uploader<'_> {
         let seen = match self.leader() {
             Ok(Some(record)) if record.epoch > epoch => {
                 // Nothing that is not answered yet was sent.
-                let (error, certainty) = (fenced(Some(&record)), Certainty::NotInHistory);
+                let (error, certainty) =
+                    (self.shared.replaced_by(Some(&record)), Certainty::NotInHistory);
                 return Err(Lost { error, certainty });
             }
             Ok(Some(record)) if record.epoch < epoch => changed("is of an earlier epoch"),

@@ -23,21 +23,23 @@
 //! - Until the COMMIT, PostgreSQL has nothing and the source takes writes again after a failure.
 //!   Behind it the source takes none before `--abort`.
 
+use super::clauses::tokens;
 use super::postgres::{Postgres, none_refused};
 use super::rows::Sum;
 use super::schema::{self, Index, Part, Schema, Table};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
-use super::{Exported, Progress, Source, TICK, map, read, verify};
+use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify};
 use crate::out::stdout;
 use crate::{arguments, backup, words};
-use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, ErrorKind, Options, ReadTx, Sharing, Tx};
 use monolite_sqlite::noting_triggers;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
@@ -59,22 +61,42 @@ const MOST_WAL: u64 = 1 << 40;
 /// Behind the switch nothing may stop before the end.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Opens a database that its application goes on with.
-pub(super) fn open(options: Options, file: &Path) -> Result<Database> {
+/// Opens a database that its application goes on with. While a write of another program goes on,
+/// it waits until `stop`.
+pub(super) fn open(options: Options, file: &Path, stop: &AtomicBool) -> Result<Database> {
     ensure!(file.exists(), "{} does not exist; is this the right path?", file.display());
     let options = options.sharing(Sharing::Shared).wal_limit_bytes(MOST_WAL);
-    options.open(file).map_err(|error| match error.kind() {
-        ErrorKind::Overloaded => anyhow!(
-            "{}; open it there with Options::sharing(Sharing::Shared), which --follow needs",
-            backup::holder(&error)
-        ),
-        _ => error.into(),
-    })
+    let mut is_told = false;
+    loop {
+        let error = match options.clone().open(file) {
+            Err(error) if error.kind() == ErrorKind::Overloaded => error,
+            opened => return Ok(opened?),
+        };
+        let holder = backup::holder(&error);
+        ensure!(
+            is_readable(file),
+            "{holder}; open it there with Options::sharing(Sharing::Shared), which --follow needs"
+        );
+        if stop.load(Ordering::Relaxed) {
+            return Err(Stopped("nothing was begun").into());
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            let wait = "waiting until a write there ends (Ctrl-C gives up)";
+            writeln!(std::io::stderr(), "{holder}; {wait}")?;
+        }
+    }
+}
+
+/// Whether another program that has the database locked lets others read it: it writes then, and
+/// does not hold it for itself alone.
+fn is_readable(file: &Path) -> bool {
+    let plain = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    plain.is_ok_and(|it| it.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).is_ok())
 }
 
 /// Removes what a `--follow` has left or made in a database.
 pub(super) fn abort(file: &Path) -> Result<()> {
-    let db = open(Options::new(), file)?;
+    let db = open(Options::new(), file, &NEVER)?;
     let removed = db.with_error().write(|tx| remove(tx, "*")).wait();
     db.close()?;
     let removed = words::count(removed? as u64, "object");
@@ -119,7 +141,7 @@ pub(super) fn run(
     following.listen_for(1, progress)?;
     // Before the write: that may read all keys.
     db.read(refuse_faults).wait()?;
-    following.objects = db.write(begin).wait()?;
+    following.objects = following.write(progress, begin)?;
     let followed = following.until_switch(arguments, postgres, progress);
     let (postgres, mut made) =
         followed.map_err(|error| match db.write(|tx| remove(tx, "*")).wait() {
@@ -156,6 +178,9 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
+        } else if is_unique_by_computed_key(table) {
+            "has a unique index on what is computed of its key: a row that REPLACE deletes for it \
+             would not be noted"
         } else {
             continue;
         };
@@ -163,6 +188,24 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     }
     ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
     Ok(())
+}
+
+/// Whether a unique index has something that is computed of a key which SQLite gives: triggers
+/// that run before a row is written do not see that.
+fn is_unique_by_computed_key(table: &Table) -> bool {
+    let Some(key) = table.rowid.map(|at| &table.columns[at].name) else { return false };
+    let has = |text: &str, name: &str| {
+        let mut names = tokens(text).into_iter().filter_map(|it| it.name());
+        names.any(|it| it.eq_ignore_ascii_case(name))
+    };
+    let generated = &table.clauses.generated;
+    // One may be computed of another.
+    let is_computed = generated.values().any(|text| has(text, key));
+    let is_unknown = |part: &Part| match &part.of {
+        Ok(at) => is_computed && table.columns[*at].is_generated,
+        Err(text) => has(text, key) || is_computed && generated.keys().any(|it| has(text, it)),
+    };
+    uniques(table).any(|index| index.parts.iter().any(is_unknown))
 }
 
 /// The columns of a table's primary key.
@@ -367,7 +410,7 @@ impl Following {
             let kind = |error: &Error| error.downcast_ref().map(monolite::Error::kind);
             match written {
                 Err(error) if kind(&error) == Some(ErrorKind::Overloaded) => {
-                    progress.at("a turn", 0)?;
+                    progress.at("(waiting until a write of another program ends)", self.changes)?;
                 }
                 written => return written,
             }

@@ -65,7 +65,11 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS done(number INTEGER PRIMARY KEY
     CREATE TABLE IF NOT EXISTS rows(id INTEGER PRIMARY KEY, u TEXT UNIQUE, n INTEGER, \
         parent REFERENCES parent(id) ON DELETE CASCADE);
     CREATE TABLE IF NOT EXISTS mirror(id INTEGER PRIMARY KEY, u TEXT UNIQUE, n INTEGER, \
-        parent REFERENCES parent(id) ON DELETE CASCADE);";
+        parent REFERENCES parent(id) ON DELETE CASCADE);
+    CREATE UNIQUE INDEX IF NOT EXISTS rows_e ON rows(parent + 1, n % 100);
+    CREATE UNIQUE INDEX IF NOT EXISTS mirror_e ON mirror(parent + 1, n % 100);
+    CREATE UNIQUE INDEX IF NOT EXISTS rows_p ON rows(parent) WHERE n % 9 = 0;
+    CREATE UNIQUE INDEX IF NOT EXISTS mirror_p ON mirror(parent) WHERE n % 9 = 0;";
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let outcome = Mutex::new(CHECK.outcome());
@@ -257,7 +261,7 @@ fn change_rows(db: &Database, numbers: impl Iterator<Item = i64>, seed: u64) {
             6 => format!(
                 "INSERT OR IGNORE INTO %(id, u, n, parent) VALUES ({a}, 'u{b}', {number}, NULL)"
             ),
-            7 => format!("UPDATE % SET parent = {} WHERE id = {a}", a % 50),
+            7 => format!("UPDATE OR REPLACE % SET parent = {} WHERE id = {a}", a % 50),
             _ => format!(
                 "INSERT OR IGNORE INTO %(id, u, n, parent) SELECT {a}, u || 'x', n, NULL FROM % \
                     WHERE id = {b}"

@@ -18,6 +18,7 @@ const RESTORABLE: &str = "Whether the newest archived state can be restored.";
 const COPYING: &str = "Whether a full copy is due; the field says why.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
+const REPLACED: &str = "Whether another primary has taken over; the field says where it is.";
 
 /// A statistic of the table.
 #[derive(Clone, Copy)]
@@ -113,6 +114,7 @@ impl Shown for Option<ArchiveStats> {
             copies_because,
             failed_requests,
             last_error,
+            successor,
         } = self.clone().unwrap_or_default();
         let parts = [
             ("epoch", "epoch", EPOCH, epoch as f64),
@@ -123,6 +125,7 @@ impl Shown for Option<ArchiveStats> {
             ("copies_because", "is_copying", COPYING, f64::from(copies_because.is_some())),
             ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
             ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
+            ("successor", "is_replaced", REPLACED, f64::from(successor.is_some())),
         ];
         let figure = |(part, name, help, is): (&str, &str, _, _)| {
             let is = is_there.then_some(is);

@@ -279,7 +279,11 @@ fn an_export_that_does_not_come_to_the_switch_leaves_nothing() {
         follower
     };
 
-    let follower = begun();
+    app.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut follower = Follower::of(&source, &url);
+    follower.wait_for("waiting until a write there ends");
+    app.execute_batch("COMMIT").unwrap();
+    follower.wait_for("all rows were compared");
     let second = Follower::of(&source, &ground.database("second")).end();
     assert!(second.0 == Some(1) && second.1.contains("--abort"), "{}", second.1);
     follower.signal("INT");
@@ -330,16 +334,25 @@ fn rows_that_cannot_be_told_apart_are_refused_before_anything_is_done() {
     let source = ground.source(
         "keyless.db",
         "CREATE TABLE a(x); CREATE TABLE b(k TEXT COLLATE NOCASE PRIMARY KEY);
-         CREATE TABLE c(k TEXT PRIMARY KEY, v); INSERT INTO c VALUES (NULL, 1);",
+         CREATE TABLE c(k TEXT PRIMARY KEY, v); INSERT INTO c VALUES (NULL, 1);
+         CREATE TABLE e(k INTEGER PRIMARY KEY, half AS (k / 2) UNIQUE, v AS (v2) UNIQUE, v2);
+         CREATE TABLE f(k INTEGER PRIMARY KEY, v); CREATE UNIQUE INDEX g ON f(v, k % 10);
+         CREATE TABLE h(k INTEGER PRIMARY KEY, v, low AS (lower(v)) UNIQUE);
+         CREATE UNIQUE INDEX i ON h(v, k);",
     );
     let before = schema_of(&source);
     let (code, said) = Follower::of(&source, &url).end();
     assert_eq!(code, Some(1), "{said}");
-    for part in
-        ["a has no primary key", "b has a primary key with a collation", "c has rows with NULL"]
-    {
+    for part in [
+        "a has no primary key",
+        "b has a primary key with a collation",
+        "c has rows with NULL",
+        "e has a unique index on what is computed of its key",
+        "f has a unique index on what is computed",
+    ] {
         assert!(said.contains(part), "{said}");
     }
+    assert!(!said.contains("h has"), "{said}");
     assert_eq!(schema_of(&source), before);
     let mixed = ground.source(
         "mixed_key.db",

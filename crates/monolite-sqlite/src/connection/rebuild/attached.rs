@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Params, Result, Row, Statement};
 
-use super::text::names_one;
+use super::text::count_of;
 use crate::authorizer::Reads;
 use crate::connection::full_text::External;
 use crate::names::quoted;
@@ -214,21 +214,29 @@ impl Compiled {
     /// Of what works, as `before`: what reads other columns than it did, for `table` has lost the
     /// columns `gone`. SQLite looks for a name outside of a subquery where it is not inside.
     pub(super) fn read_anew(&self, before: &Compiled, table: &str, gone: &[String]) -> Vec<String> {
+        let has = |columns: &[String], column: &str| {
+            columns.iter().any(|it| it.eq_ignore_ascii_case(column))
+        };
+        // Of the table, or of a view of all its columns.
         let is_gone = |(of, column): &(String, String)| {
-            of.eq_ignore_ascii_case(table) && gone.iter().any(|it| it.eq_ignore_ascii_case(column))
+            of.eq_ignore_ascii_case(table) && has(gone, column)
+                || self.views.get(of).is_some_and(|columns| !has(columns, column))
         };
         let mut anew = Vec::new();
         for (what, (was, sql)) in &before.reads {
             let Some((is, _)) = self.reads.get(what) else { continue };
             // What `*` stands for may go, and no text names it.
             let is_lost = |it: &&(String, String)| match is_gone(it) {
-                true => names_one(sql, &it.1),
+                true => count_of(sql, &it.1) > 0,
                 false => !is.contains(it) && !it.1.is_empty(),
             };
-            let lost = was.iter().filter(is_lost).map(|(_, column)| {
-                format!("{what} (in a subquery, {column} would be another table's column)")
-            });
-            anew.extend(lost);
+            for (_, column) in was.iter().filter(is_lost) {
+                let lost =
+                    format!("{what} (in a subquery, {column} would be another table's column)");
+                if anew.last() != Some(&lost) {
+                    anew.push(lost);
+                }
+            }
         }
         anew
     }

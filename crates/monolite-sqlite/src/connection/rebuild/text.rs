@@ -74,6 +74,39 @@ pub(super) fn index_of(sql: &str, table: &str) -> Option<(String, String)> {
     Some((name.name()?, definition))
 }
 
+/// What the index that `sql` creates is of: columns and expressions, without collations and orders,
+/// and the condition of a partial one.
+pub(super) fn parts_of(sql: &str) -> (Vec<String>, Option<String>) {
+    let tokens = tokens(sql);
+    let text = |first: usize, end: usize| match first < end {
+        true => sql[tokens[first].at..tokens[end - 1].end()].to_owned(),
+        false => String::new(),
+    };
+    let (mut parts, mut depth, mut first) = (Vec::new(), 0, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        depth += match token.kind {
+            TokenKind::Sign(b'(') => 1,
+            TokenKind::Sign(b')') => -1,
+            _ => 0,
+        };
+        let is_over = depth == 0 && token.kind == TokenKind::Sign(b')');
+        if is_over || depth == 1 && token.kind == TokenKind::Sign(b',') {
+            let is_order = |it: &Token<'_>| it.is_word("ASC") || it.is_word("DESC");
+            let end = if is_order(&tokens[at - 1]) { at - 1 } else { at };
+            let is_collated = end > first + 2 && tokens[end - 2].is_word("COLLATE");
+            parts.push(text(first, if is_collated { end - 2 } else { end }));
+        }
+        if is_over {
+            // WHERE is before it.
+            return (parts, (at + 2 < tokens.len()).then(|| text(at + 2, tokens.len())));
+        }
+        if depth == 1 && matches!(token.kind, TokenKind::Sign(b'(' | b',')) {
+            first = at + 1;
+        }
+    }
+    (parts, None)
+}
+
 /// Where `FROM` is in `sql`, a SELECT of nothing but `table` that gives something of each row;
 /// `None` if it may be another one. Whether it groups rows, SQLite says.
 pub(super) fn from_alone(sql: &str, table: &str) -> Option<usize> {
@@ -147,10 +180,10 @@ pub(super) fn updated_columns(sql: &str) -> Vec<String> {
     names.filter_map(Token::name).collect()
 }
 
-/// Whether `sql` names `column`.
-pub(super) fn names_one(sql: &str, column: &str) -> bool {
-    let mut names = tokens(sql).into_iter().filter_map(|it| it.name());
-    names.any(|it| it.eq_ignore_ascii_case(column))
+/// How often `sql` names `column`.
+pub(super) fn count_of(sql: &str, column: &str) -> usize {
+    let names = tokens(sql).into_iter().filter_map(|it| it.name());
+    names.filter(|it| it.eq_ignore_ascii_case(column)).count()
 }
 
 /// Whether `sql` inserts rows into `table` by the places of its columns.
@@ -233,6 +266,17 @@ fn an_index_is_renamed_with_what_qualifies_columns() {
         index_on("CREATE UNIQUE INDEX \"by t\" ON \"T\"(t) WHERE t.b > 't.b'", "t", "n", "i"),
         "CREATE UNIQUE INDEX \"i\" ON \"n\"(t) WHERE \"n\".b > 't.b'"
     );
+}
+
+#[test]
+fn the_parts_of_an_index_are_its_columns_and_expressions() {
+    let of = |rest: &str| parts_of(&format!("CREATE UNIQUE INDEX i ON t({rest}"));
+    let parts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        of("a COLLATE NOCASE desc, max(b, (c)) , d||'),' COLLATE x ASC)"),
+        (parts(&["a", "max(b, (c))", "d||'),'"]), None)
+    );
+    assert_eq!(of("(a)) WHERE (a > 1) AND b"), (parts(&["(a)"]), Some("(a > 1) AND b".into())));
 }
 
 #[test]

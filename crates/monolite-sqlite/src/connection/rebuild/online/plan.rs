@@ -13,11 +13,18 @@ use crate::noting::noting_triggers;
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was and looks at the rows behind \
-                      them, or abort the rebuild (a dry run before it begins lists all rows)";
+                      migration again, which goes on where it was, or abort the rebuild (it stops \
+                      at some 1,000 such rows; a dry run before it begins counts all)";
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
+
+/// What becomes of rows that cannot be in the new table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Refused,
+    Left,
+}
 
 /// How an online rebuild copies rows, from [`Online::begin`](super::Online::begin).
 #[derive(Debug)]
@@ -53,46 +60,42 @@ impl OnlinePlan {
         raw.query_row(&sql, (), |row| row.get(0))
     }
 
-    /// Has the rows that `only` lets through be in the new table as they shall be; tells how many
-    /// those are.
+    /// Has the rows that `only` lets through be in the new table as they shall be; gives how many
+    /// those are, and the keys of those that cannot be in it.
+    ///
+    /// # Errors
+    /// `SQLITE_CONSTRAINT` with such rows, if they are refused.
     pub(super) fn copy(
         &self,
         connection: &Connection,
         only: &dyn Fn(&str) -> String,
-    ) -> Result<u64> {
+        unfit: Unfit,
+    ) -> Result<(u64, Vec<i64>)> {
         let (raw, key) = (connection.raw(), quoted(&self.key));
         let of_old = format!(" WHERE {}", only(&key));
         let empty = format!("DELETE FROM main.{SHADOW} WHERE {}", only(&key));
-        let refuse_rows = |found: Option<String>| match found {
-            Some(rows) => {
-                let text = format!("of {}, {}", self.table, self.with_names(rows));
-                Err(failure(ffi::SQLITE_CONSTRAINT, text))
-            }
-            None => Ok(()),
-        };
         let copy = || {
             raw.execute(&empty, ())?;
             self.fill.copy(raw, &of_old)
         };
-        let (copied, lost) = match copy() {
+        let (copied, mut found) = match copy() {
             Err(error) if is_of_row(&error) => {
                 // What is in the way may be there no more.
                 let stale = format!(
                     "DELETE FROM main.{SHADOW} WHERE {key} IN (SELECT key FROM main.{DIRTY})"
                 );
                 raw.execute(&stale, ())?;
-                match copy() {
-                    Err(error) if is_of_row(&error) => {
-                        raw.execute(&empty, ())?;
-                        refuse_rows(self.fill.find_refused(raw, &of_old)?)?;
-                        return Err(error);
-                    }
-                    copied => copied?,
-                }
+                raw.execute(&empty, ())?;
+                self.fill.copy_what_fits(raw, &of_old)?
             }
             copied => copied?,
         };
-        refuse_rows(lost)?;
+        let keys = std::mem::take(&mut found.keys);
+        let are_refused = unfit == Unfit::Refused || found.count > keys.len() as u64;
+        if let Some(rows) = found.told(REMEDY).filter(|_| are_refused) {
+            let text = format!("of {}, {}", self.table, self.with_names(rows));
+            return Err(failure(ffi::SQLITE_CONSTRAINT, text));
+        }
         for it in &self.forbidden {
             let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
             let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
@@ -100,7 +103,7 @@ impl OnlinePlan {
                 || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
             refuse(row.map(|_| why()))?;
         }
-        Ok(copied)
+        Ok((copied, keys))
     }
 
     fn with_names(&self, mut text: String) -> String {
@@ -121,14 +124,9 @@ impl Rebuild<'_> {
             new.rowid.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(key) && is_column(new, it))
         };
         let Some(key) = key.filter(is_kept) else {
-            let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
-            return Err(failure(
-                ffi::SQLITE_AUTH,
-                format!("{} is not rebuilt online: {why}; {OFFLINE}", self.table),
-            ));
+            return Err(without_key(&self.table));
         };
         let mut fill = Fill::new(self, new, select)?;
-        fill.remedy = REMEDY;
         let (table, same) = (quoted(&self.table), quoted(&key));
         let mut forbidden = Vec::new();
         if let Some(select) = select {
@@ -194,24 +192,68 @@ impl Rebuild<'_> {
         all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
     }
 
-    /// The columns of each unique index, with their collations.
-    pub(super) fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
-        let raw = self.connection.raw();
+    /// For each unique index, what is true of the rows that are equal to `NEW` in it. It has the
+    /// index's columns, expressions and condition, so that SQLite searches in that.
+    pub(super) fn uniques(&mut self) -> Result<Vec<String>> {
+        let (raw, table) = (self.connection.raw(), quoted(&self.table));
+        let news = self.old.columns.iter().map(|it| format!("NEW.{0} AS {0}", quoted(&it.name)));
+        let news = news.collect::<Vec<_>>().join(", ");
+        let (key, computed) = self.unknown()?;
         let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
         let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
         let mut uniques = Vec::new();
         for (index, is_partial) in all(raw, sql, [&self.table], of)? {
+            let defined = self.attached.indexes.iter().find(|it| it.name == index);
+            let (parts, condition) =
+                defined.map_or_else(Default::default, |it| text::parts_of(&it.sql));
             let sql = "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key";
-            let of = |row: &Row<'_>| Ok(row.get::<_, Option<String>>(0)?.zip(row.get(1)?));
-            let columns = all(raw, sql, [&index], of)?.into_iter().collect::<Option<Vec<_>>>();
-            match columns.filter(|_| !is_partial) {
-                Some(columns) => uniques.push(columns),
-                None => {
-                    self.refuse(format!("the unique index {index}, of an expression or partial"))
+            let of =
+                |row: &Row<'_>| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, String>(1)?));
+            let (mut equal, mut has_expression, mut is_known) = (Vec::new(), false, true);
+            for (at, (column, collation)) in std::iter::zip(0.., all(raw, sql, [&index], of)?) {
+                let collation = quoted(&collation);
+                if let Some(column) = column {
+                    is_known &= !computed.contains(&column);
+                    let it = quoted(&column);
+                    equal.push(format!("{it} COLLATE {collation} = NEW.{it}"));
+                } else {
+                    let it = parts.get(at).map_or("", String::as_str);
+                    let is_named = |name: &String| text::count_of(it, name) > 0;
+                    is_known &= !is_named(&key) && !computed.iter().any(is_named);
+                    has_expression = true;
+                    equal.push(format!(
+                        "({it}) COLLATE {collation} = (SELECT {it} FROM (SELECT {news}))"
+                    ));
                 }
             }
+            equal.extend(condition.filter(|_| is_partial).map(|it| format!("({it})")));
+            let equal = equal.join(" AND ");
+            // An expression may fail where the condition is not true, and so would the write.
+            let is_found = match has_expression || is_partial {
+                true => has_expression != is_partial && is_searched(raw, &table, &index, &equal)?,
+                false => true,
+            };
+            if !is_known || !is_found {
+                self.refuse(format!(
+                    "the unique index {index}, in which no trigger can find the rows that REPLACE \
+                     deletes"
+                ));
+            }
+            uniques.push(equal);
         }
         Ok(uniques)
+    }
+
+    /// What is not known of a new row before it is written: its key, and columns that may be
+    /// computed of that.
+    fn unknown(&self) -> Result<(String, Vec<String>)> {
+        let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1";
+        let definition: String =
+            self.connection.raw().query_row(sql, [&self.table], |row| row.get(0))?;
+        let key = self.old.rowid.clone().unwrap_or_default();
+        let is_named_again = text::count_of(&definition, &key) > 1;
+        let computed = self.old.columns.iter().filter(|it| it.is_generated && is_named_again);
+        Ok((key, computed.map(|it| it.name.clone()).collect()))
     }
 
     /// # Errors
@@ -227,12 +269,27 @@ impl Rebuild<'_> {
     }
 }
 
+pub(super) fn without_key(table: &str) -> rusqlite::Error {
+    let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
+    failure(ffi::SQLITE_AUTH, format!("{table} is not rebuilt online: {why}; {OFFLINE}"))
+}
+
 /// The foreign keys of `table`: the parent and the columns of each.
 pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(String, String)>> {
     let sql = "SELECT lower(max(\"table\")), \
                lower(group_concat(\"from\" || ' ' || coalesce(\"to\", ''))) FROM \
                (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY id";
     all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Whether SQLite finds the rows of `table` for which `equal` is true of a row `NEW` by `index`.
+fn is_searched(raw: &rusqlite::Connection, table: &str, index: &str, equal: &str) -> Result<bool> {
+    let sql = format!(
+        "EXPLAIN QUERY PLAN SELECT (SELECT 1 FROM {table} WHERE {equal}) FROM {table} AS NEW"
+    );
+    let Ok(mut explain) = raw.prepare(&sql) else { return Ok(false) };
+    let plan: Vec<String> = explain.query_map((), |row| row.get(3))?.collect::<Result<_>>()?;
+    Ok(plan.iter().any(|it| it.starts_with("SEARCH") && it.contains(&format!(" INDEX {index} ("))))
 }
 
 /// Whether the program of `query` reads one table, and makes of each row another one.
@@ -246,26 +303,18 @@ fn is_row_by_row(raw: &rusqlite::Connection, query: &str) -> Result<bool> {
     Ok(opened == ["OpenRead"] && !codes.iter().any(|it| it.starts_with("Agg") || it == "Count"))
 }
 
-/// Those that write which rows have changed. `uniques` are the columns, with their collations, that
-/// `REPLACE` compares: it deletes the rows that are equal there, and fires no trigger for them.
+/// Those that write which rows have changed. `uniques` are true of the rows that `REPLACE` deletes,
+/// which fires no trigger for them.
 ///
 /// `ON CONFLICT DO NOTHING`, unlike `OR IGNORE`, holds whatever the statement says that fires them.
-pub(super) fn triggers(plan: &OnlinePlan, uniques: &[Vec<(String, String)>]) -> Vec<String> {
+pub(super) fn triggers(plan: &OnlinePlan, uniques: &[String]) -> Vec<String> {
     let (table, key) = (quoted(&plan.table), quoted(&plan.key));
     let log =
         |which: &str| format!("INSERT INTO {DIRTY} VALUES ({which}.{key}) ON CONFLICT DO NOTHING;");
-    let replaced: String = uniques
-        .iter()
-        .map(|columns| {
-            let equal = columns.iter().map(|(column, collation)| {
-                format!("{0} COLLATE {1} = NEW.{0}", quoted(column), quoted(collation))
-            });
-            let equal: Vec<_> = equal.collect();
-            format!(
-                "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {} ON CONFLICT DO NOTHING; ",
-                equal.join(" AND ")
-            )
-        })
-        .collect();
-    noting_triggers(&format!("{SHADOW}_"), &plan.table, log, &replaced)
+    let replaced = uniques.iter().map(|equal| {
+        format!(
+            "INSERT INTO {DIRTY} SELECT {key} FROM {table} WHERE {equal} ON CONFLICT DO NOTHING; "
+        )
+    });
+    noting_triggers(&format!("{SHADOW}_"), &plan.table, log, &replaced.collect::<String>())
 }
