@@ -159,6 +159,7 @@ pub struct Archive {
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
+    group: u64,
     whole_slot: u64,
     pub(crate) clock: Clock,
     passed: Passed,
@@ -214,6 +215,7 @@ impl Archive {
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
+            group: GROUP_BYTES,
             whole_slot: WHOLE_SLOT_BYTES,
             clock: Arc::new(wall_clock::now),
             passed: Arc::new(move || began.elapsed()),
@@ -308,6 +310,14 @@ impl Archive {
     #[must_use]
     pub fn upkeep_every(mut self, time: Duration) -> Archive {
         self.upkeep = time;
+        self
+    }
+
+    /// How many bytes of commits a group has at most, unless one has more.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn group_bytes(mut self, bytes: u64) -> Archive {
+        self.group = bytes;
         self
     }
 
@@ -717,7 +727,7 @@ impl Archiving for Running {
         if feed.broken.is_some() || !stats.is_restorable {
             return None;
         }
-        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
+        let txid = stats.txid + feed.groups_ahead(self.shared.archive.group);
         Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
     }
 
