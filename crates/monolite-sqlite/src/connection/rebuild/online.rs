@@ -351,17 +351,20 @@ impl Online<'_> {
             let raw = self.0.raw();
             let from: Option<i64> = self.get("from")?;
             let mut step = Step { is_copied: from.is_none(), ..Step::default() };
-            let dirty = dirty(left);
+            // Those behind it are copied with all others.
+            let before = from.map_or_else(String::new, |it| format!(" AND key < {it}"));
+            let dirty = dirty(left) + &before;
             let unfit = if left.is_some() { Unfit::Left } else { Unfit::Refused };
             let last = format!("{dirty} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
             let dirty = format!("{dirty} AND key <= {}", nth.unwrap_or(i64::MAX));
-            (step.rows, step.left) = self.copy_dirty(plan, &dirty, from, unfit)?;
+            (step.rows, step.left) = self.copy_dirty(plan, &dirty, unfit)?;
             let Some(from) = from.filter(|_| !step.is_behind) else { return Ok(step) };
             let to = plan.nth(raw, from, most)?;
             let only = |key: &str| format!("{key} >= {from} AND {key} <= {to}");
             let (copied, refused) = plan.copy(self.0, &only, unfit)?;
+            raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE {}", only("key")), ())?;
             self.note_dirty(&refused)?;
             step.left.extend(refused);
             let next = to.checked_add(1).filter(|_| copied > 0);
@@ -379,24 +382,16 @@ impl Online<'_> {
 
     /// Copies those of the rows that have changed whose keys `dirty` gives; gives how many there
     /// are, and which of them were left.
-    fn copy_dirty(
-        self,
-        plan: &OnlinePlan,
-        dirty: &str,
-        from: Option<i64>,
-        unfit: Unfit,
-    ) -> Result<(u64, Vec<i64>)> {
+    fn copy_dirty(self, plan: &OnlinePlan, dirty: &str, unfit: Unfit) -> Result<(u64, Vec<i64>)> {
         let raw = self.0.raw();
         if !raw.prepare(dirty)?.exists(())? {
             return Ok((0, Vec::new()));
         }
-        // Those behind will be copied with all others.
-        let limit = |key: &str| from.map_or_else(String::new, |it| format!(" AND {key} < {it}"));
-        let only = |key: &str| format!("{key} IN ({dirty}){}", limit(key));
-        let (copied, left) = plan.copy(self.0, &only, unfit)?;
-        raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
+        let only = |key: &str| format!("{key} IN ({dirty})");
+        let (_, left) = plan.copy(self.0, &only, unfit)?;
+        let count = raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
         self.note_dirty(&left)?;
-        Ok((copied, left))
+        Ok((count as u64, left))
     }
 
     fn note_dirty(self, keys: &[i64]) -> Result<()> {
@@ -474,7 +469,7 @@ impl Online<'_> {
             return Ok(false);
         }
         self.0.rebuilding(|| {
-            self.copy_dirty(plan, &dirty(None), None, Unfit::Refused)?;
+            self.copy_dirty(plan, &dirty(None), Unfit::Refused)?;
             let left = raw.prepare(&format!("SELECT 1 FROM main.{DIRTY}"))?.exists(())?;
             assert!(!left, "a row that has changed is not copied");
             self.drop_attached()?;

@@ -374,6 +374,24 @@ fn no_statement_of_the_application_fails_or_reads_what_is_noted() {
 }
 
 #[test]
+fn changes_of_rows_that_are_not_copied_yet_do_not_hold_up_the_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    fill(&db, 20_000);
+    let all = online(REBUILD);
+    let job = all.up(&db);
+    let is_half_done = || all.status(&db).unwrap().rebuilding.is_some_and(|it| it.rows > 10_000);
+    // By each write more than a step copies.
+    let writes = (0..500).take_while(|_| {
+        write(&db, "UPDATE t SET p = p WHERE id > 15000").unwrap();
+        !is_half_done()
+    });
+    assert!(writes.count() < 500);
+    job.wait().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
 fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
     let directory = tempfile::tempdir().unwrap();
     let again = format!("CREATE TABLE other AS SELECT * FROM t; DROP TABLE c; DROP TABLE t; {}", {
