@@ -164,6 +164,7 @@ pub struct Archive {
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
+    group: u64,
     whole_slot: u64,
     pub(crate) clock: Clock,
     passed: Passed,
@@ -221,6 +222,7 @@ impl Archive {
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
+            group: GROUP_BYTES,
             whole_slot: WHOLE_SLOT_BYTES,
             clock: Arc::new(wall_clock::now),
             passed: Arc::new(move || began.elapsed()),
@@ -318,11 +320,11 @@ impl Archive {
         self
     }
 
-    /// How large a database may be that fills a slot as a whole.
+    /// How many bytes of commits a group has at most, and a database that fills a slot.
     #[doc(hidden)]
     #[must_use]
-    pub fn whole_slot_bytes(mut self, bytes: u64) -> Archive {
-        self.whole_slot = bytes;
+    pub fn slot_bytes(mut self, group: u64, whole: u64) -> Archive {
+        (self.group, self.whole_slot) = (group, whole);
         self
     }
 

@@ -550,6 +550,18 @@ pub fn follows(path: &Path) -> bool {
     !is_primary && place::record_of(path).exists()
 }
 
+/// Whether the file at `path` was the last primary's by the leader record, so that it goes on when
+/// it is opened with `archive`; or nothing is archived there yet, and it does not follow.
+///
+/// # Errors
+/// Those of a request, and of the record beside the file.
+pub fn leads(archive: &Archive, path: &Path) -> Result<bool> {
+    let Some(record) = archive.leader()? else { return Ok(!follows(path)) };
+    let position = Position::read(&directory_of(path))?;
+    let is_held = position.is_some_and(|it| it.epoch > Epoch(0) && it.is_held_by(&record));
+    Ok(is_held && path.exists())
+}
+
 /// The size of the pages of the database at `path`, which is not open.
 fn page_size_of(path: &Path) -> Result<PageSize> {
     let mut bytes = [0; 2];

@@ -157,7 +157,7 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
     let stop = interrupt::flag()?;
     let options = Options::new().read_time_limit(READ_TIME);
     let db = match arguments.follow {
-        true => follow::open(options, &arguments.source)?,
+        true => follow::open(options, &arguments.source, &stop)?,
         false => backup::open_with(options, &arguments.source, "is this the right path?")?,
     };
     let bar = Bar::patient();

@@ -136,9 +136,13 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
 
 /// Has a file be the primary's, because an operator says so.
 pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
-    let arguments::Promote { archive: archived, file } = arguments;
+    let arguments::Promote { archive: archived, file, address } = arguments;
     let is_stopped = interrupt::flag()?;
-    let follower = options::open(archived)?.follow(Options::new(), file)?;
+    let mut archive = options::open(archived)?;
+    if let Some(address) = address {
+        archive = archive.address(address);
+    }
+    let follower = archive.follow(Options::new(), file)?;
     let goes_on = || !is_stopped.load(Ordering::Relaxed);
     let Some(claimed) = follower.claim(Takeover::Now, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");

@@ -3,20 +3,28 @@
 //! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
+mod known;
+
 use crate::arguments;
 use crate::export::clauses::{self, split};
 use crate::out::stdout;
 use crate::{backup, json, words};
 use anyhow::{Context as _, Result};
+use known::{Column, Columns, Known, declared, definitions, is_constraint, lower, type_words};
 use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
 use serde::Serialize;
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
 /// The name of each rule, what is otherwise, and the remedy; behind an empty line, of functions.
 const RULES: &str = include_str!("lint/rules.txt");
+
+/// Names here, and words of PostgreSQL's grammar.
+const RESERVED: &str = "analyse any array asymmetric authorization both concurrently \
+    current_catalog current_role current_schema current_user fetch freeze grant ilike lateral \
+    leading localtime localtimestamp only placing session_user similar some symmetric tablesample \
+    trailing user variadic verbose";
 
 /// A line of them.
 type Rule = (&'static str, &'static str, &'static str);
@@ -61,24 +69,6 @@ struct Finding {
     remedy: &'static str,
 }
 
-/// What the tables of the run are, by their names in lower case.
-#[derive(Default)]
-struct Known {
-    columns: HashMap<String, Column>,
-    /// The first columns of tables.
-    first: HashMap<String, String>,
-    /// Names as they were made.
-    spellings: HashMap<String, Vec<String>>,
-}
-
-/// What columns of a name are: in one of the tables, or in all.
-struct Column {
-    is_text: bool,
-    is_id: bool,
-    are_keys: bool,
-    are_never_null: bool,
-}
-
 /// Looks at all files.
 pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
     let mut texts = Vec::new();
@@ -94,8 +84,9 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
         let mut is_told = false;
         for statement in statements(sql) {
             let start = statement.as_ptr() as usize - sql.as_ptr() as usize;
-            let mut lint =
-                Lint { tokens: clauses::tokens(statement), known: &known, found: Vec::new() };
+            let tokens = clauses::tokens(statement);
+            let columns = known.columns(&tokens);
+            let mut lint = Lint { tokens, known: &known, columns, found: Vec::new() };
             lint.look();
             lint.found.sort_by_key(|(at, _)| *at);
             for (token, (rule, difference, remedy)) in lint.found {
@@ -134,7 +125,8 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     drop(bytes);
     let db = backup::open(file, "is this the right path?")?;
     let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL \
-               AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' ORDER BY rowid";
+               AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
+               AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
     let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
     db.close()?;
     let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
@@ -152,75 +144,6 @@ fn show(findings: &[Finding], as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A table's name, the definitions of its columns, and what follows them.
-type Definitions<'t, 's> = (&'t Token<'s>, Vec<&'t [Token<'s>]>, &'t [Token<'s>]);
-
-/// Those of a `CREATE TABLE`, or of an `ALTER TABLE … ADD`.
-fn definitions<'t, 's>(tokens: &'t [Token<'s>]) -> Option<Definitions<'t, 's>> {
-    let is_temporary = |token: &Token<'_>| token.is_word("temp") || token.is_word("temporary");
-    let mut starts = tokens.iter().filter(|token| !is_temporary(token));
-    let verb = starts.next()?;
-    if !starts.next()?.is_word("table") {
-        return None;
-    }
-    if verb.is_word("alter") {
-        let add = tokens.iter().position(|token| token.is_word("add"))?;
-        let start = add + 1 + usize::from(tokens.get(add + 1)?.is_word("column"));
-        return Some((&tokens[add - 1], vec![&tokens[start..]], &[]));
-    }
-    let open = tokens.iter().position(|token| token.kind == TokenKind::Sign(b'('))?;
-    let close = clauses::closing(tokens, open).min(tokens.len());
-    let behind = tokens.get(close + 1..).unwrap_or_default();
-    verb.is_word("create").then(|| (&tokens[open - 1], split(&tokens[open + 1..close]), behind))
-}
-
-/// The type of a column's definition, in upper case.
-fn declared(definition: &[Token<'_>]) -> String {
-    let ends = "constraint primary not null unique check default collate references generated as \
-                deferrable";
-    let is_type = |token: &&Token<'_>| token.kind == TokenKind::Word && !has(ends, token.text);
-    let words = definition.iter().skip(1).take_while(is_type);
-    words.map(|token| token.text.to_ascii_uppercase()).collect::<Vec<_>>().join(" ")
-}
-
-fn is_constraint(definition: &[Token<'_>]) -> bool {
-    definition.first().is_none_or(|first| {
-        first.kind == TokenKind::Word && has("constraint primary unique check foreign", first.text)
-    })
-}
-
-/// The name of a token in lower case.
-fn lower(token: Option<&Token<'_>>) -> String {
-    token.and_then(Token::name).unwrap_or_default().to_lowercase()
-}
-
-impl Known {
-    fn learn(&mut self, statement: &str) {
-        let tokens = clauses::tokens(statement);
-        let Some((table, definitions, _)) = definitions(&tokens) else { return };
-        let is_column = |it: &&&[Token<'_>]| !is_constraint(it);
-        let columns: Vec<_> = definitions.iter().filter(is_column).collect();
-        for token in columns.iter().map(|it| &it[0]).chain([table]) {
-            self.spellings.entry(lower(Some(token))).or_default().extend(token.name());
-        }
-        let first = columns.first().map(|definition| lower(definition.first()));
-        self.first.extend(first.map(|first| (lower(Some(table)), first)));
-        for definition in columns {
-            let (name, declared) = (lower(definition.first()), declared(definition));
-            let is_key = definition.iter().any(|token| token.is_word("primary"));
-            let is_id = is_key && declared == "INTEGER";
-            let is_not_null =
-                definition.windows(2).any(|it| it[0].is_word("not") && it[1].is_word("null"));
-            let all = Column { is_text: false, is_id: false, are_keys: true, are_never_null: true };
-            let column = self.columns.entry(name).or_insert(all);
-            column.is_text |= ["CHAR", "CLOB", "TEXT"].iter().any(|part| declared.contains(part));
-            column.is_id |= is_id;
-            column.are_keys &= is_key;
-            column.are_never_null &= is_id || is_not_null;
-        }
-    }
-}
-
 fn has(words: &str, word: &str) -> bool {
     words.split_whitespace().any(|it| it.eq_ignore_ascii_case(word))
 }
@@ -229,6 +152,7 @@ fn has(words: &str, word: &str) -> bool {
 struct Lint<'s> {
     tokens: Vec<Token<'s>>,
     known: &'s Known,
+    columns: Columns,
     found: Vec<(usize, Rule)>,
 }
 
@@ -255,9 +179,12 @@ impl Lint<'_> {
     fn look(&mut self) {
         let tokens = self.tokens.clone();
         let is_create = has("create alter", &self.word(0));
+        let mut types = Vec::new();
         self.statement();
         if let Some((name, definitions, behind)) = definitions(&tokens) {
             self.table(name, &definitions, behind);
+            let columns = definitions.iter().filter(|definition| !is_constraint(definition));
+            types = columns.flat_map(|column| type_words(column)).map(|token| token.at).collect();
         }
         for (at, token) in tokens.iter().enumerate() {
             if !is_create && self.is_spelled_otherwise(at) {
@@ -268,6 +195,7 @@ impl Lint<'_> {
                 self.add(at, "condition");
             }
             match token.kind {
+                TokenKind::Word if types.contains(&token.at) => {}
                 TokenKind::Word => self.keyword(at, is_create),
                 TokenKind::Quoted if !token.text.starts_with('"') => self.add(at, "quotes"),
                 TokenKind::Quoted if self.is_string(at) => self.add(at, "string"),
@@ -281,8 +209,66 @@ impl Lint<'_> {
                 _ => {}
             }
         }
-        self.groups();
+        for at in 0..tokens.len() {
+            match (self.word(at).as_str(), self.word(at + 1).as_str()) {
+                ("group", "by") => self.group(at),
+                ("select", "distinct") => self.distinct(at + 1),
+                _ => {}
+            }
+        }
         self.aliases();
+    }
+
+    /// The places before `at` in the same parentheses, and that of the one that opens them.
+    fn back(&self, at: usize) -> Vec<usize> {
+        let (mut depth, mut places) = (0_i32, Vec::new());
+        for back in (0..at).rev() {
+            match self.tokens[back].kind {
+                TokenKind::Sign(b')') => depth += 1,
+                TokenKind::Sign(b'(') => depth -= 1,
+                _ => {}
+            }
+            if depth <= 0 {
+                places.push(back);
+            }
+            if depth < 0 {
+                break;
+            }
+        }
+        places
+    }
+
+    /// The tokens from `at` on, up to one of the words `ends`, or the end of the parentheses.
+    fn rest(&self, at: usize, ends: &str) -> &[Token<'_>] {
+        let mut depth = 0_i32;
+        let is_inside = |token: &&Token<'_>| {
+            match token.kind {
+                TokenKind::Sign(b'(') => depth += 1,
+                TokenKind::Sign(b')') => depth -= 1,
+                TokenKind::Sign(b';') => return false,
+                _ => {}
+            }
+            depth > 0 || depth == 0 && !has(ends, token.text)
+        };
+        let rest = &self.tokens[at.min(self.tokens.len())..];
+        &rest[..rest.iter().take_while(is_inside).count()]
+    }
+
+    /// Whether what is at `at` is behind a value, and so an operator.
+    fn is_operator(&self, at: usize) -> bool {
+        let begins = "select where and or on when then else having by in case";
+        at.checked_sub(1).is_some_and(|before| match self.tokens[before].kind {
+            TokenKind::Sign(sign) => sign == b')',
+            TokenKind::Word => !has(begins, self.tokens[before].text),
+            _ => true,
+        })
+    }
+
+    /// Whether all that LIKE at `at` compares with is a text without letters.
+    fn has_no_case(&self, at: usize) -> bool {
+        let is_other = |sign: char| sign.is_ascii_alphabetic() || sign == '\\';
+        let pattern = self.tokens.get(at + 1).filter(|token| token.kind == TokenKind::Text);
+        pattern.is_some_and(|token| !token.text.contains(is_other)) && !self.is_sign(at + 2, b'|')
     }
 
     /// Whether the name at `at` is another one there: without quotes it has small letters.
@@ -367,6 +353,9 @@ impl Lint<'_> {
         let is_first_part = self.is_sign(at + 1, b'.');
         let is_null = next == "null" || (next == "not" && self.word(at + 2) == "null");
         let is_distinct = next == "distinct" || (next == "not" && self.word(at + 2) == "distinct");
+        if let Some(rule) = self.name_rule(at, &word) {
+            return self.add(at, rule);
+        }
         match word.as_str() {
             "or" if has("insert update", &before) => self.add(at, "or"),
             "conflict" if before == "on" && has("replace ignore fail rollback abort", &next) => {
@@ -375,8 +364,6 @@ impl Lint<'_> {
             "conflict" if next == "do" && self.word(at + 2) == "update" => self.add(at, "target"),
             "null" if self.is_id(at) => self.add(at, "null-id"),
             "in" if is_call && self.is_sign(at + 2, b')') => self.add(at, "empty-list"),
-            "main" | "temp" if is_first_part => self.add(at, "catalog"),
-            _ if word.starts_with("sqlite_") && !is_call => self.add(at, "catalog"),
             // `DO UPDATE SET n = n + 1`
             _ if self.is_sign(at - at.min(1), b'=')
                 && self.before(at, 2) == word
@@ -387,29 +374,30 @@ impl Lint<'_> {
                     self.add(at, "ambiguous");
                 }
             }
-            "rowid" | "_rowid_" | "oid"
-                if before != "without" && !self.known.columns.contains_key(&word) =>
-            {
-                self.add(at, "rowid");
-            }
             "collate" if has("nocase rtrim binary", &next) => self.add(at + 1, "collation"),
-            "like" if !is_call => self.add(at, "like"),
-            "glob" | "match" | "regexp" if !is_call && !before.is_empty() || before == "not" => {
-                self.add(at, "glob");
-            }
+            "like" if self.is_operator(at) && !self.has_no_case(at) => self.add(at, "like"),
+            "glob" | "match" | "regexp" if self.is_operator(at) => self.add(at, "glob"),
             "is" if !is_null && !is_distinct => self.add(at, "is"),
             "true" | "false"
-                if before != "is" && before != "not" && before != "where" && before != "on" =>
+                if before != "is"
+                    && before != "not"
+                    && before != "where"
+                    && before != "on"
+                    && !self.is_default_of_boolean(at) =>
             {
                 self.add(at, "boolean");
             }
-            "order" if next == "by" && !self.has_nulls(at) && !self.is_never_null(at) => {
-                self.add(at, "nulls");
+            "order" if next == "by" && self.may_sort_nulls(at) => self.add(at, "nulls"),
+            "exists" if before == "select" || self.is_sign(at.wrapping_sub(1), b',') => {
+                self.add(at, "truth");
             }
+            "join" if self.has_no_condition(at) => self.add(at, "join"),
             "limit" => self.limit(at),
             "autoincrement" => self.add(at, "autoincrement"),
             "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
-            _ if word.starts_with("current_") => self.add(at, "now"),
+            _ if word.strip_prefix("current_").is_some_and(|it| has("timestamp date time", it)) => {
+                self.add(at, "now");
+            }
             "not" if next == "null" && before != "is" && !is_create => self.add(at, "not-null"),
             "x" if self.tokens.get(at + 1).is_some_and(|it| {
                 it.kind == TokenKind::Text && it.at == self.tokens[at].at + 1
@@ -417,12 +405,7 @@ impl Lint<'_> {
             {
                 self.add(at, "blob");
             }
-            "as" if has("integer int real numeric decimal blob double", &next)
-                && self.word(at + 2) != "precision"
-                && self.is_cast(at) =>
-            {
-                self.add(at + 1, "cast");
-            }
+            "as" if self.is_cast(at) && self.is_cast_otherwise(at) => self.add(at + 1, "cast"),
             _ if is_call && !is_first_part && before != "table" && before != "into" => {
                 self.call(at, &word);
             }
@@ -430,12 +413,36 @@ impl Lint<'_> {
         }
     }
 
+    /// The rule for a word that is a name.
+    fn name_rule(&self, at: usize, word: &str) -> Option<&'static str> {
+        let (before, is_call) = (self.before(at, 1), self.is_sign(at + 1, b'('));
+        let is_name = !is_call || has("table exists into references", &before);
+        let is_part = self.is_sign(at.wrapping_sub(1), b'.');
+        Some(match word {
+            "main" | "temp" if self.is_sign(at + 1, b'.') => "catalog",
+            _ if word.starts_with("sqlite_") && !is_call => "catalog",
+            "rowid" | "_rowid_" | "oid"
+                if before != "without" && !self.columns.contains_key(word) =>
+            {
+                "rowid"
+            }
+            _ if has(RESERVED, word) && before != "as" && is_name && !is_part => "reserved",
+            _ => return None,
+        })
+    }
+
     fn call(&mut self, at: usize, name: &str) {
         let end = clauses::closing(&self.tokens, at + 1).min(self.tokens.len());
         let arguments = split(&self.tokens[at + 2..end]);
         let place = arguments.get(1).and_then(|place| place.first());
         let is_from_end = place.is_some_and(|it| it.kind != TokenKind::Number || it.text == "0");
-        if has("min max", name) && arguments.len() > 1 {
+        let is_real = |column: &Column| column.are_reals;
+        if has("sum avg", name) && arguments.iter().all(|it| self.is_column(it, is_real)) {
+            return;
+        }
+        if name == "count" && end == at + 2 {
+            self.add(at, "count");
+        } else if has("min max", name) && arguments.len() > 1 {
             self.add(at, "min");
         } else if has("substr substring", name) && is_from_end {
             self.add(at, "substr");
@@ -458,7 +465,7 @@ impl Lint<'_> {
                 self.known.first.get(&table).cloned().unwrap_or_default()
             }
         };
-        let is_id = self.known.columns.get(&first).is_some_and(|column| column.is_id);
+        let is_id = self.columns.get(&first).is_some_and(|column| column.is_id);
         is_id && at > values && self.is_sign(at - 1, b'(')
     }
 
@@ -487,7 +494,7 @@ impl Lint<'_> {
                 && token.kind != TokenKind::Text
                 && !is_part
                 && aliases.contains(&name)
-                && !self.known.columns.contains_key(&name)
+                && !self.columns.contains_key(&name)
             {
                 found.push(at);
             }
@@ -501,7 +508,7 @@ impl Lint<'_> {
         if self.is_sign(at + 1, b'.') {
             last = at + 2;
         }
-        let is_name = self.known.columns.contains_key(&self.word(last))
+        let is_name = self.columns.contains_key(&self.word(last))
             || self.tokens[at].kind == TokenKind::Number && self.before(at, 1) != "when";
         let ends = "and or group order limit then having union except intersect returning";
         let is_end = self.tokens.get(last + 1).is_none_or(|next| {
@@ -513,40 +520,112 @@ impl Lint<'_> {
     }
 
     fn is_cast(&self, at: usize) -> bool {
-        let mut depth = 0_i32;
-        for back in (0..at).rev() {
-            match self.tokens[back].kind {
-                TokenKind::Sign(b')') => depth += 1,
-                TokenKind::Sign(b'(') if depth == 0 => return self.before(back, 1) == "cast",
-                TokenKind::Sign(b'(') => depth -= 1,
-                _ => {}
+        let open = self.back(at).pop();
+        open.is_some_and(|open| self.is_sign(open, b'(') && self.before(open, 1) == "cast")
+    }
+
+    /// Whether CAST … AS at `at` gives other values.
+    fn is_cast_otherwise(&self, at: usize) -> bool {
+        let mut value = self.back(at);
+        value.pop();
+        value.reverse();
+        let value: Vec<Token<'_>> = value.into_iter().map(|at| self.tokens[at]).collect();
+        match self.word(at + 1).as_str() {
+            "double" => self.word(at + 2) != "precision",
+            "bigint" => !self.is_column(&value, |column| column.are_integers),
+            "varchar" => self.is_sign(at + 2, b'('),
+            to => has("integer int smallint real numeric decimal blob char character", to),
+        }
+    }
+
+    /// Whether a term is a column, all of which are so.
+    fn is_column(&self, term: &[Token<'_>], is_so: impl Fn(&Column) -> bool) -> bool {
+        let is_name = term.len() == 1 || term.len() == 3 && term[1].kind == TokenKind::Sign(b'.');
+        is_name && self.columns.get(&lower(term.last())).is_some_and(is_so)
+    }
+
+    fn is_default_of_boolean(&self, at: usize) -> bool {
+        let is_comma = |at: &usize| self.is_sign(*at, b',');
+        self.before(at, 1) == "default"
+            && self
+                .back(at)
+                .into_iter()
+                .take_while(|at| !is_comma(at))
+                .any(|at| has("bool boolean", &self.word(at)))
+    }
+
+    /// Whether a term of ORDER BY at `at` may be NULL, and does not say where that is sorted.
+    fn may_sort_nulls(&self, at: usize) -> bool {
+        let others = "right full union except intersect";
+        let has_others = self.tokens.iter().any(|token| has(others, token.text));
+        let is_solid = |term: &[Token<'_>]| {
+            let end = term.iter().take_while(|it| !has("collate asc desc", it.text)).count();
+            let is_count = term.first().is_some_and(|it| it.is_word("count"))
+                && clauses::closing(term, 1) + 1 == end;
+            is_count || !has_others && self.is_never_null(&term[..end])
+        };
+        split(self.rest(at + 2, "limit rows range groups"))
+            .into_iter()
+            .any(|term| !term.iter().any(|it| it.is_word("nulls")) && !is_solid(term))
+    }
+
+    /// Whether a term is a column that is never NULL, and of no table behind LEFT JOIN.
+    fn is_never_null(&self, term: &[Token<'_>]) -> bool {
+        let (name, mut column) = (lower(term.last()), term);
+        let is_alias =
+            |at: &usize| self.word(*at) == "as" && lower(self.tokens.get(at + 1)) == name;
+        if term.len() == 1
+            && let Some(alias) = (1..self.tokens.len()).find(is_alias)
+        {
+            let start = if self.is_sign(alias.wrapping_sub(2), b'.') { 3 } else { 1 };
+            column = &self.tokens[alias.saturating_sub(start)..alias];
+            let before = self.tokens[..alias.saturating_sub(start)].last();
+            if !before.is_some_and(|it| {
+                it.kind == TokenKind::Sign(b',') || has("select distinct", it.text)
+            }) {
+                return false;
             }
         }
-        false
+        let is_left = |at: &usize| {
+            let join = at + 1 + usize::from(self.word(at + 1) == "outer");
+            let table = self.rest(join + 1, "on using join left");
+            self.word(*at) == "left" && lower(table.last()) == lower(column.first())
+        };
+        let mut lefts = (0..self.tokens.len()).filter(|at| self.word(*at) == "left").peekable();
+        let is_of_left =
+            lefts.peek().is_some() && (column.len() == 1 || lefts.any(|at| is_left(&at)));
+        !is_of_left && self.is_column(column, |column| column.are_never_null)
     }
 
-    fn has_nulls(&self, at: usize) -> bool {
-        self.tokens[at..].iter().any(|token| token.is_word("nulls"))
+    /// Whether JOIN at `at` has neither ON nor USING.
+    fn has_no_condition(&self, at: usize) -> bool {
+        let ends = "join left right full inner cross natural where group order limit union except \
+                    intersect returning set";
+        let is_without = |word: &str| has("cross natural", word);
+        !(1..=3).any(|distance| is_without(&self.before(at, distance)))
+            && !self.rest(at + 1, ends).iter().any(|it| it.is_word("on") || it.is_word("using"))
     }
 
-    /// Whether all that ORDER BY at `at` has are columns that are never NULL.
-    fn is_never_null(&self, at: usize) -> bool {
-        let is_end = |it: &&Token<'_>| {
-            !has("limit rows range groups", it.text)
-                && !matches!(it.kind, TokenKind::Sign(b')' | b';'))
+    /// Terms of an ORDER BY that are not in SELECT DISTINCT at `at`.
+    fn distinct(&mut self, at: usize) {
+        let last = |term: &[Token<'_>]| {
+            let end = term.iter().take_while(|it| !has("collate asc desc nulls", it.text)).count();
+            lower(term[..end].last())
         };
-        let count = self.tokens[at + 2..].iter().take_while(is_end).count();
-        let is_column = |term: &[Token<'_>]| {
-            let end = term.iter().take_while(|it| !has("asc desc", it.text)).count();
-            let name = lower(term[..end].last());
-            let is_alias = |it: &[Token<'_>]| it[0].is_word("as") && lower(it.get(1)) == name;
-            self.known.columns.get(&name).is_some_and(|column| column.are_never_null)
-                && (end == 1 || end == 3 && term[1].kind == TokenKind::Sign(b'.'))
-                && !self.tokens.windows(2).any(is_alias)
+        let items = split(self.rest(at + 1, "from"));
+        let star = TokenKind::Sign(b'*');
+        let has_all = items.iter().any(|item| item.last().is_some_and(|it| it.kind == star));
+        let items: Vec<String> = items.into_iter().map(last).collect();
+        let count = self.rest(at, "union except intersect").len();
+        let is_order = |by: &usize| {
+            self.word(*by) == "by" && self.before(*by, 1) == "order" && self.back(*by).contains(&at)
         };
-        let others = "left right full outer union except intersect";
-        !self.tokens.iter().any(|token| has(others, token.text))
-            && split(&self.tokens[at + 2..at + 2 + count]).into_iter().all(is_column)
+        let Some(order) = (at..at + count).find(is_order).filter(|_| !has_all) else { return };
+        let names: Vec<String> =
+            split(self.rest(order + 1, "limit")).into_iter().map(last).collect();
+        if names.iter().any(|name| !name.is_empty() && !items.contains(name)) {
+            self.add(order - 1, "distinct");
+        }
     }
 
     fn limit(&mut self, at: usize) {
@@ -572,7 +651,7 @@ impl Lint<'_> {
         let is_part = self.is_sign(at + 1, b'.');
         let is_of_list =
             self.word(0) == "create" && before.is_some_and(|it| it.kind == TokenKind::Sign(b'('));
-        let columns = &self.known.columns;
+        let columns = &self.columns;
         let is_known = columns.contains_key(&name) || columns.is_empty() && !is_in_values;
         !is_known && !is_part && !is_of_list && (is_value || is_listed && is_in_values)
     }
@@ -585,7 +664,8 @@ impl Lint<'_> {
             b'=' if touches(b'=') => self.add(at, "equals"),
             b'-' if touches(b'>') => self.add(at, "json"),
             b'/' | b'%'
-                if !self.tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Number) =>
+                if self.word(at + 1) != "nullif"
+                    && !self.tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Number) =>
             {
                 self.add(at, "division");
             }
@@ -600,7 +680,7 @@ impl Lint<'_> {
             at.and_then(|at| self.tokens.get(at)).is_some_and(|token| match token.kind {
                 TokenKind::Number => true,
                 TokenKind::Word => {
-                    let column = self.known.columns.get(&token.text.to_lowercase());
+                    let column = self.columns.get(&token.text.to_lowercase());
                     column.is_some_and(|column| !column.is_text)
                 }
                 _ => false,
@@ -609,44 +689,32 @@ impl Lint<'_> {
         is_none(at.checked_sub(1)) && is_none(Some(at + 2))
     }
 
-    /// Columns of a SELECT with GROUP BY that are not in it.
-    fn groups(&mut self) {
-        let Some(group) = (0..self.tokens.len())
-            .find(|at| self.word(*at) == "group" && self.word(at + 1) == "by")
-            // By the places of columns.
-            .filter(|at| self.tokens.get(at + 2).is_some_and(|it| it.kind != TokenKind::Number))
-        else {
+    /// Columns of the SELECT of GROUP BY at `group` that are not in it.
+    fn group(&mut self, group: usize) {
+        let terms = self.rest(group + 2, "having order limit union except intersect window");
+        // By the places of columns.
+        if terms.first().is_some_and(|it| it.kind == TokenKind::Number) {
             return;
-        };
-        let select = (0..group).rev().find(|at| self.word(*at) == "select");
-        let from = (0..group).rev().find(|at| self.word(*at) == "from");
-        let (Some(select), Some(from)) = (select, from) else { return };
-        let is_end = |token: &&Token<'_>| {
-            !has("having order limit union", token.text)
-                && !matches!(token.kind, TokenKind::Sign(b';'))
-        };
-        let grouped: Vec<String> = self.tokens[group + 2..]
-            .iter()
-            .take_while(is_end)
-            .filter_map(Token::name)
-            .map(|it| it.to_lowercase())
-            .collect();
+        }
+        let before = self.back(group);
+        let place = |word| before.iter().copied().find(|at| self.word(*at) == word);
+        let (Some(select), Some(from)) = (place("select"), place("from")) else { return };
+        let grouped: Vec<String> =
+            terms.iter().filter_map(Token::name).map(|it| it.to_lowercase()).collect();
         // With its key, all columns of a table are.
         let is_comma = |token: &Token<'_>| token.kind == TokenKind::Sign(b',');
         let is_joined =
             self.tokens[from..group].iter().any(|it| it.is_word("join") || is_comma(it));
-        let count = self.tokens[group + 2..].iter().take_while(is_end).count();
-        let mut keys = split(&self.tokens[group + 2..group + 2 + count]);
+        let mut keys = split(terms);
         keys.retain(|term| {
-            let column = self.known.columns.get(&lower(term.last()));
+            let column = self.columns.get(&lower(term.last()));
             column.is_some_and(|column| column.are_keys) && (term.len() == 3 || !is_joined)
         });
         let mut found = Vec::new();
         for item in split(&self.tokens[(select + 1).min(from)..from]) {
             let end = item.iter().position(|token| token.is_word("as")).unwrap_or(item.len());
             let is_column = end == 1 || end == 3 && item[1].kind == TokenKind::Sign(b'.');
-            let name = item[..end].last().and_then(Token::name).unwrap_or_default().to_lowercase();
-            let alias = item.last().and_then(Token::name).unwrap_or_default().to_lowercase();
+            let (name, alias) = (lower(item[..end].last()), lower(item.last()));
             if is_column
                 && !name.is_empty()
                 && !grouped.contains(&name)
@@ -658,8 +726,6 @@ impl Lint<'_> {
                 found.extend(self.tokens.iter().position(|token| token.at == item[0].at));
             }
         }
-        for at in found {
-            self.add(at, "bare-column");
-        }
+        found.into_iter().for_each(|at| self.add(at, "bare-column"));
     }
 }

@@ -2,10 +2,11 @@
 //! a token for a client of it.
 
 use std::io::Write as _;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
-use monolite_server::{Config, FollowConfig, Right, Server, issue_token};
+use anyhow::{Context as _, Result, anyhow, bail};
+use monolite_server::{ArchiveConfig, Config, FollowConfig, Right, Server, issue_token};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 
@@ -13,9 +14,18 @@ use crate::arguments;
 use crate::interrupt;
 use crate::out::stdout;
 
-/// Variables of other programs: the shell, and the runner of the tests, which start a server.
-const OTHERS: [&str; 5] =
-    ["MONOLITE_TOKEN", "MONOLITE_SEED", "MONOLITE_SKIPS", "MONOLITE_BLESS", "MONOLITE_ROLE"];
+/// Variables of other programs: the shell, the runner of the tests, and what runs at a change of
+/// role, which start a server.
+const OTHERS: [&str; 8] = [
+    "MONOLITE_TOKEN",
+    "MONOLITE_SEED",
+    "MONOLITE_SKIPS",
+    "MONOLITE_BLESS",
+    "MONOLITE_ROLE",
+    "MONOLITE_EPOCH",
+    "MONOLITE_ADDRESS",
+    "MONOLITE_TAKEOVERS",
+];
 
 /// Serves until the first signal.
 pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
@@ -68,12 +78,28 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
         environment.push((name.clone(), value.map_err(|_| anyhow!("{name} is not UTF-8"))?));
     }
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
-    let arguments::Serve { file, dir, follow, listen, admin, .. } = arguments;
+    let arguments::Serve { file, dir, follow, archive, lease, address, takeover, .. } = arguments;
+    let arguments::Serve { listen, admin, .. } = arguments;
     if file.is_some() || dir.is_some() {
         (config.file, config.directory) = (file.clone(), dir.clone());
     }
     if let Some(url) = follow {
         config.follow.get_or_insert_with(|| FollowConfig::of(url)).url.clone_from(url);
+    }
+    if let Some(url) = archive {
+        config.archive.get_or_insert_with(|| ArchiveConfig::of_url(url)).url.clone_from(url);
+    }
+    match &mut config.archive {
+        Some(archive) => {
+            archive.takeover |= takeover;
+            archive.address = address.clone().or(archive.address.take());
+            let seconds = lease.and_then(|lease| u32::try_from(lease.as_secs()).ok());
+            archive.lease_seconds = seconds.and_then(NonZeroU32::new).or(archive.lease_seconds);
+        }
+        None if *takeover || lease.is_some() || address.is_some() => {
+            bail!("--lease, --address and --takeover are of an archive: add --archive URL")
+        }
+        None => {}
     }
     config.listen = listen.unwrap_or(config.listen);
     config.admin = admin.or(config.admin);

@@ -25,7 +25,8 @@ use crate::answers::{Body, Failure, failed, with_type};
 use crate::databases::{OpenNow, WAL_LIMIT};
 use crate::hrana::ProtocolError;
 use crate::life::Phase;
-use crate::replicas::{self, Replica};
+use crate::replicas::Replica;
+use crate::roles;
 
 /// One page, which asks for [`Now`] once a second.
 const PAGE: &str = include_str!("admin/page.html");
@@ -95,7 +96,7 @@ struct Whole {
 
 impl Whole {
     fn of(open: OpenNow) -> Whole {
-        let OpenNow { name: database, path, database: db, replica } = open;
+        let OpenNow { name: database, path, database: db, replica, .. } = open;
         let (mut running, mut open_transactions) = (db.running(), db.open_transactions());
         let stats = db.stats();
         let load = Load {
@@ -255,7 +256,7 @@ fn metrics(shared: &Shared) -> String {
     let open = shared.databases.open_now();
     let stats: Vec<_> = open.iter().map(|it| (it.name.as_str(), it.database.stats())).collect();
     shared.metrics.text(shared.streams.count())
-        + &replicas::prometheus(shared.databases.replicas(None).as_deref())
+        + &roles::prometheus(&open, shared.databases.follow())
         + &monolite::prometheus(&stats)
 }
 

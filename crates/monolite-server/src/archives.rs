@@ -9,6 +9,9 @@ use serde::Deserialize;
 
 use crate::hrana::ProtocolError;
 
+/// The lease where servers take turns, if none was said.
+const LEASE: Duration = Duration::from_secs(10);
+
 /// Where the databases are archived.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,19 +26,47 @@ pub struct ArchiveConfig {
     /// Where clients find this server: replicas say it to those who write. At most 1,024 bytes.
     /// Default: the name of the host, and the number of the process.
     pub address: Option<String>,
+    /// For how many seconds this server may be silent before a follower takes over by itself, 1 to
+    /// 3,600. Default: for ever.
+    pub lease_seconds: Option<NonZeroU32>,
+    /// Whether a write is answered once it is archived. Default: once it is on this disk.
+    #[serde(default)]
+    pub archived_writes: bool,
+    /// Whether servers with this archive take turns: one is the primary, and the others follow it
+    /// until they take over. For one file; the lease is 10 s if none is said.
+    #[serde(default)]
+    pub takeover: bool,
+    /// Run with `sh -c` when the server has begun to be the primary or a replica.
+    /// `MONOLITE_ROLE`, `MONOLITE_EPOCH`, `MONOLITE_ADDRESS` and `MONOLITE_FILE` are in its
+    /// environment.
+    pub exec: Option<String>,
 }
 
 impl ArchiveConfig {
+    /// One of the archive at `url`.
+    pub fn of_url(url: &str) -> ArchiveConfig {
+        ArchiveConfig {
+            url: url.to_owned(),
+            lag_limit_seconds: None,
+            address: None,
+            lease_seconds: None,
+            archived_writes: false,
+            takeover: false,
+            exec: None,
+        }
+    }
+
     /// The archive of the database `name`; without a name, that of the only one.
     pub(crate) fn of(&self, name: Option<&str>) -> Result<Archive, Error> {
         let mut archive = Archive::at(&self.url_of(name))?;
         if let Some(address) = &self.address {
             archive = archive.address(address);
         }
-        Ok(match self.lag_limit() {
-            Some(limit) => archive.lag_limit(limit),
-            None => archive,
-        })
+        if let Some(limit) = self.lag_limit() {
+            archive = archive.lag_limit(limit);
+        }
+        let default = self.takeover.then_some(LEASE);
+        Ok(archive.lease(self.lease_seconds.map(seconds).or(default)))
     }
 
     pub(crate) fn url_of(&self, name: Option<&str>) -> String {
@@ -54,7 +85,7 @@ impl ArchiveConfig {
     }
 
     pub(crate) fn lag_limit(&self) -> Option<Duration> {
-        self.lag_limit_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
+        self.lag_limit_seconds.map(seconds)
     }
 
     /// Sees that the archive of `name`, a database that begins, has no history of another one: that
@@ -81,6 +112,10 @@ impl ArchiveConfig {
     }
 }
 
+fn seconds(seconds: NonZeroU32) -> Duration {
+    Duration::from_secs(seconds.get().into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::ArchiveConfig;
@@ -93,7 +128,7 @@ mod tests {
             ("s3://bucket", "s3://bucket/shop"),
             ("s3://bucket/all/?region=a/b", "s3://bucket/all/shop?region=a/b"),
         ] {
-            let config = ArchiveConfig { url: url.into(), lag_limit_seconds: None, address: None };
+            let config = ArchiveConfig::of_url(url);
             assert_eq!(config.url_of(Some("shop")), expected);
             assert_eq!(config.url_of(None), url);
         }

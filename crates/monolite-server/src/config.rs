@@ -125,7 +125,17 @@ impl Config {
     pub fn check(&self) -> Result<Data, ConfigError> {
         let refuse = |why: String| Err(ConfigError(why));
         let Config {
-            listen, admin, file, directory, follow, auth, tls, plaintext, handover, ..
+            listen,
+            admin,
+            file,
+            directory,
+            archive,
+            follow,
+            auth,
+            tls,
+            plaintext,
+            handover,
+            ..
         } = self;
         if let Some(admin) = admin.filter(|admin| !admin.ip().is_loopback()) {
             return refuse(format!(
@@ -162,7 +172,10 @@ impl Config {
         match (file, directory) {
             (Some(file), None) => {
                 check_file(file)?;
-                check_follows(file, follow.is_some())?;
+                // Where servers take turns it may be either.
+                if !archive.as_ref().is_some_and(|archive| archive.takeover) {
+                    check_follows(file, follow.is_some())?;
+                }
                 Ok(Data::File(file.clone()))
             }
             (None, Some(directory)) if directory.is_dir() => Ok(Data::Directory(directory.clone())),
@@ -191,6 +204,17 @@ impl Config {
                 );
             }
         };
+        if let Some(seconds) = archive.lease_seconds.filter(|seconds| seconds.get() > 3_600) {
+            return refuse(format!(
+                "lease_seconds = {seconds} in {section}: a lease has 1 to 3600"
+            ));
+        }
+        if archive.takeover && directory.is_some() {
+            return refuse("takeover in [archive] is for one database; set file".into());
+        }
+        if archive.exec.is_some() && !archive.takeover {
+            return refuse("exec in [archive] is of a takeover; add takeover = true".into());
+        }
         let wrong = |error| ConfigError(format!("url in {section}: {error}"));
         archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
         let place = archive.directory();

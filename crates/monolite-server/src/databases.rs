@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
 use monolite::archive::names;
-use monolite::{Database, Options};
+use monolite::{Database, Durability, Options};
 use monolite_archive::internals::{follows, may_lack};
 use monolite_archive::{Archive, ErrorKind, Follower, Restored, Target, Timestamp};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::life::{DRAIN, Entered, Life, Phase};
-use crate::replicas::{ASKING, FollowConfig, Replica, not_primary, primary_of, written};
+use crate::replicas::{ASKING, FollowConfig, Replica, followed, not_primary, written};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -55,7 +55,7 @@ pub(crate) struct Listed {
 pub(crate) struct Databases {
     data: Data,
     archive: Option<ArchiveConfig>,
-    /// Instead of an archive of its own.
+    /// Instead of an archive of its own, or in turn.
     follow: Option<FollowConfig>,
     /// Places for requests that ask the store of what is followed.
     pub(crate) asking: Arc<Semaphore>,
@@ -98,6 +98,14 @@ pub(crate) struct OpenNow {
     pub(crate) database: Database,
     /// If it follows.
     pub(crate) replica: Option<Replica>,
+    /// Where its primary is, if it is not that; empty where that is not known.
+    pub(crate) elsewhere: Option<String>,
+}
+
+/// Where the primary is, as one of the databases knows; empty if none does.
+pub(crate) fn primary_of(open: &[OpenNow]) -> &str {
+    let mut all = open.iter().filter_map(|open| open.elsewhere.as_deref());
+    all.find(|primary| !primary.is_empty()).unwrap_or_default()
 }
 
 /// A database that stays open while this is held.
@@ -114,6 +122,10 @@ pub(crate) struct InUse {
 impl InUse {
     pub(crate) fn database(&self) -> &Database {
         self.guard.database()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.place.path
     }
 
     /// The token of what was written, if it has an archive of its own.
@@ -138,20 +150,26 @@ impl Drop for InUse {
 impl Databases {
     pub(crate) fn new(data: Data, archive: Option<ArchiveConfig>) -> Databases {
         let asking = Arc::new(Semaphore::new(ASKING));
-        Databases { data, archive, follow: None, asking, places: Mutex::default() }
+        let follow = archive.as_ref().filter(|archive| archive.takeover);
+        let follow = follow.map(|archive| FollowConfig::of(&archive.url));
+        Databases { data, archive, follow, asking, places: Mutex::default() }
     }
 
     /// The same, as replicas of an archive.
     pub(crate) fn following(self, follow: Option<FollowConfig>) -> Databases {
-        Databases { follow, ..self }
+        Databases { follow: follow.or(self.follow), ..self }
     }
 
-    /// The replicas that are open, or that of `name`; `None` where there are primaries.
-    pub(crate) fn replicas(&self, name: Option<&str>) -> Option<Vec<(String, Replica)>> {
-        self.follow.as_ref()?;
-        let open = self.open_now().into_iter();
-        let open = open.filter(|open| name.is_none_or(|name| name == open.name));
-        Some(open.filter_map(|open| Some((open.name, open.replica?))).collect())
+    /// Sees that there is a database `name`. One that would follow an archive may be.
+    pub(crate) fn must_have(&self, name: &str) -> Result<(), ProtocolError> {
+        let (_, path) = self.path_of(Some(name))?;
+        let may_be = self.follow() || !self.is_of_several() || path.exists();
+        if may_be { Ok(()) } else { Err(unknown()) }
+    }
+
+    /// Whether they follow an archive.
+    pub(crate) fn follow(&self) -> bool {
+        self.follow.is_some()
     }
 
     /// How long a commit may wait for its archive, if that was said.
@@ -174,7 +192,8 @@ impl Databases {
         loop {
             let guard = Arc::clone(&place.database).read_owned().await;
             if let Ok(guard) = OwnedRwLockReadGuard::try_map(guard, Option::as_ref) {
-                let has_archive = self.archive.is_some();
+                let is_primary = matches!(*guard, Open::Primary(_));
+                let has_archive = is_primary && self.archive.is_some();
                 return Ok(InUse { name, place, guard, has_archive, entered });
             }
             let mut closed = Arc::clone(&place.database).write_owned().await;
@@ -200,7 +219,13 @@ impl Databases {
         let name = self.is_of_several().then(|| name.to_owned());
         move || {
             let options = Options::new().wal_limit_bytes(WAL_LIMIT).value_limit_bytes(VALUE_BYTES);
-            if let Some(follow) = follow {
+            let turns = archive.as_ref().filter(|archive| archive.takeover);
+            if let Some(turns) = turns {
+                let followed = followed(turns, options.clone(), &path);
+                if let Some(follower) = followed.map_err(|error| not_opened(&path, &error))? {
+                    return Ok(Open::Replica(follower));
+                }
+            } else if let Some(follow) = follow {
                 let follower = follow.open(name.as_deref(), options, &path);
                 return follower.map(Open::Replica).map_err(|error| not_opened(&path, &error));
             }
@@ -215,6 +240,11 @@ impl Databases {
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
                 free.map_err(|error| not_opened(&path, &error.message))?;
             }
+            let is_archived = archive.as_ref().is_some_and(|archive| archive.archived_writes);
+            let options = match is_archived {
+                true => options.durability(Durability::Archived),
+                false => options,
+            };
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
                 Ok(Some(archive)) => options.archive(archive),
                 Ok(None) => options,
@@ -291,8 +321,12 @@ impl Databases {
                 Open::Primary(_) => None,
                 Open::Replica(follower) => Some(Replica::of(follower, self.follow.as_ref()?)),
             };
+            let elsewhere = match &replica {
+                Some(replica) => Some(replica.stats.primary.clone()),
+                None => open.database().stats().archive.and_then(|archive| archive.successor),
+            };
             let (name, path) = (name.clone(), place.path.clone());
-            Some(OpenNow { name, path, database: open.database().clone(), replica })
+            Some(OpenNow { name, path, database: open.database().clone(), replica, elsewhere })
         };
         let mut all: Vec<_> = places.iter().filter_map(open).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -427,8 +461,8 @@ impl Databases {
             let message = "the server has one file; serve a directory to create databases in";
             return Err(ProtocolError::new("BLOCKED", message));
         }
-        if let Some(all) = self.replicas(None) {
-            return Err(not_primary(primary_of(&all)));
+        if self.follow() {
+            return Err(not_primary(primary_of(&self.open_now())));
         }
         self.path_of(Some(name))
     }
@@ -450,7 +484,10 @@ impl Databases {
     /// something: closed, they would be seen no more. The only replica goes on to follow.
     pub(crate) fn close_idle(&self, time: Duration) {
         let is_of_several = self.is_of_several();
+        // When that is closed, another machine takes over.
+        let has_lease = self.archive.as_ref().is_some_and(|it| it.lease_seconds.is_some());
         let may = |open: &Open| match open {
+            Open::Primary(_) if has_lease => false,
             Open::Primary(db) => db.stats().archive.is_none_or(|archive| archive.lag_ms == 0),
             Open::Replica(_) => is_of_several,
         };
@@ -472,6 +509,19 @@ impl Databases {
         match &self.data {
             Data::File(_) => self.get(None, Some(entered)).await.map(drop),
             Data::Directory(_) => Ok(()),
+        }
+    }
+
+    /// The only one, if it is open and follows: it is not open from then on.
+    pub(crate) async fn take_follower(&self) -> Option<Follower> {
+        let place = lock(&self.places).get(ONLY).cloned()?;
+        let mut open = Arc::clone(&place.database).write_owned().await;
+        match open.take()? {
+            Open::Replica(follower) => Some(follower),
+            primary => {
+                *open = Some(primary);
+                None
+            }
         }
     }
 
@@ -657,127 +707,4 @@ impl Databases {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn until(what: &str, is_so: impl Fn() -> bool) {
-        let since = Instant::now();
-        while !is_so() {
-            assert!(since.elapsed() < Duration::from_secs(60), "{what}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_database_that_is_forked_is_told_as_open_behind_the_close_of_all() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("one.db");
-        let databases = Databases::new(Data::File(path.clone()), None);
-        let forked = databases.get(None, None).await.expect("it opens");
-        databases.close_all().await;
-        assert_eq!(databases.still_open(), Some(path));
-        drop(forked);
-        databases.close_all().await;
-        assert_eq!(databases.still_open(), None);
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_database_counts_as_open_until_a_call_that_overruns_returns() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("one.db");
-        let databases = Databases::new(Data::File(path.clone()), None);
-        let used = databases.get(None, None).await.expect("it opens");
-        let db = used.database().clone();
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let limited = db.with_time_limit(Duration::from_millis(1));
-        // As a function of SQLite that looks at no limit.
-        let call = limited.write(move |_| Ok::<_, monolite::Error>(held.recv().is_err()));
-        drop(used);
-        databases.close_all().await;
-        assert_eq!(databases.still_open(), Some(path));
-        drop(release);
-        let _ = call.await;
-        until("it is closed", || databases.still_open().is_none()).await;
-    }
-
-    /// Begins `work`, and leaves it as a client does that goes away.
-    async fn leave(work: impl Future) {
-        let _ = timeout(Duration::ZERO, work).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_client_leaves_is_done_before_the_next_one_comes() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let databases = Databases::new(Data::Directory(directory.path().to_owned()), None);
-        let life = Life::new();
-        let enter = || async { life.enter(Phase::Stops).await.expect("it serves") };
-        for at in 0..10 {
-            let name = format!("n{at}");
-            leave(databases.create(&name, enter().await)).await;
-            drop(databases.get(Some(&name), None).await.expect("it was created"));
-            databases.close_all().await;
-            leave(databases.get(Some(&name), Some(enter().await))).await;
-            drop(databases.get(Some(&name), None).await.expect("it was opened once"));
-            leave(databases.delete(&name, enter().await)).await;
-            let got = databases.get(Some(&name), None).await;
-            assert_eq!(got.err().expect("it was deleted").code, "DATABASE_NOT_FOUND");
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_fork_makes_counts_as_open_before_it_is_there() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (data, archive) = (directory.path().join("data"), directory.path().join("archive"));
-        std::fs::create_dir(&data).expect("it is new");
-        let config =
-            toml::from_str(&format!("url = '{}'", archive.display())).expect("it is right");
-        let fork = data.join("b.db");
-        let databases = Arc::new(Databases::new(Data::Directory(data), Some(config)));
-        let life = Life::new();
-        let enter = || async { life.enter(Phase::Stops).await.expect("it serves") };
-        databases.create("a", enter().await).await.expect("it is new");
-        databases.close_all().await;
-        databases.delete("a", enter().await).await.expect("it is not in use");
-        let of_task = Arc::clone(&databases);
-        let task = tokio::spawn(async move { of_task.fork("a", "b", None).await });
-        let mut was_held = false;
-        while !fork.exists() && !task.is_finished() {
-            was_held |= databases.still_open().is_some_and(|path| path == fork);
-        }
-        task.await.expect("it does not panic").expect("the archive has it");
-        assert!(was_held && databases.get(Some("b"), None).await.is_ok());
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn an_idle_database_stays_open_until_it_is_archived() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (place, away) = (directory.path().join("archive"), directory.path().join("away"));
-        let config = toml::from_str(&format!("url = '{}'", place.display())).expect("it is right");
-        let data = Data::File(directory.path().join("one.db"));
-        let databases = Databases::new(data, Some(config));
-        let used = databases.get(None, None).await.expect("it opens");
-        let db = used.database().clone();
-        drop(used);
-        let lag = || db.stats().archive.expect("it has one").lag_ms;
-        until("the first copy is there", || lag() == 0).await;
-        assert_eq!(databases.away_archive().await, None);
-        std::fs::rename(&place, &away).expect("it is there");
-        let is_away = async || databases.away_archive().await.is_some();
-        assert!(is_away().await, "its leader record is missed");
-        std::fs::write(&place, "no directory").expect("it is free");
-        assert!(is_away().await, "the store fails");
-        let created = db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).await;
-        created.expect("the disk is there");
-        databases.close_idle(Duration::ZERO);
-        assert_eq!(databases.open_now().len(), 1, "its archive lacks the table");
-        let has_failed = || db.stats().archive.expect("it has one").last_error.is_some();
-        until("the upload has failed", has_failed).await;
-        assert!(is_away().await);
-        std::fs::remove_file(&place).expect("it is there");
-        std::fs::rename(&away, &place).expect("it is free");
-        until("the table is archived", || lag() == 0).await;
-        assert_eq!(databases.away_archive().await, None);
-        databases.close_idle(Duration::ZERO);
-        until("it is closed", || databases.still_open().is_none()).await;
-    }
-}
+mod tests;

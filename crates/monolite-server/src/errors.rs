@@ -35,7 +35,9 @@ pub(crate) fn protocol_error(error: &monolite::Error) -> ProtocolError {
         ErrorKind::Invalid if is_of_arguments(error) => ("ARGS_INVALID", None),
         ErrorKind::Invalid if offset.is_some() => ("SQL_INPUT_ERROR", None),
         ErrorKind::CommitUnknown => ("SQLITE_IOERR", Some("COMMIT_UNKNOWN")),
-        ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Closed => ("SQLITE_IOERR", None),
+        // It names the new primary, as a replica's refusal does.
+        ErrorKind::Fenced => ("NOT_PRIMARY", None),
+        ErrorKind::Poisoned | ErrorKind::Closed => ("SQLITE_IOERR", None),
         ErrorKind::Aborted => ("SQLITE_ABORT", Some("SQLITE_ABORT_ROLLBACK")),
         _ => (name_of_primary(), extended.and_then(name)),
     };

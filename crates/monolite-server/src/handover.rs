@@ -111,7 +111,10 @@ async fn attempt(shared: &Shared, socket: &UnixListener, listeners: &[OwnedFd]) 
         return Err(refuse(&mut new, reason).await);
     }
     shared.databases.checkpoint_all().await;
-    shared.life.set(Phase::HandsOver);
+    if !shared.life.change(Phase::Serving, Phase::HandsOver) {
+        let reason = "the server takes over from another one now; try again".into();
+        return Err(refuse(&mut new, reason).await);
+    }
     let mut ended = shared.end_work().await;
     match move_to(shared, new).await {
         Ok(successor) => {

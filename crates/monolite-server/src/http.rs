@@ -20,6 +20,7 @@ use crate::hrana::{
 use crate::life::{Phase, draining};
 use crate::memory::{End, SMALL, Taken, charged, no_memory};
 use crate::replicas::{self, TOKEN};
+use crate::roles;
 use crate::stream::cursor::Entries;
 use crate::stream::keyed::{Key, Record};
 use crate::stream::{Answer, Stored, Stream};
@@ -123,13 +124,7 @@ async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>
         (Method::GET, "/health" | "/primary") if shared.life.phase() >= Phase::Stops => {
             Err(draining().into())
         }
-        (Method::GET, "/health") => match shared.databases.replicas(database.as_deref()) {
-            Some(all) => Ok(replicas::health(&all)),
-            None => Ok(text("ok")),
-        },
-        (Method::GET, "/primary") => {
-            Ok(replicas::primary(shared.databases.replicas(None).as_deref()))
-        }
+        (Method::GET, "/health" | "/primary") => Ok(role(shared, database, &path)?),
         (Method::GET, "/version") => Ok(text(concat!("monolite ", env!("CARGO_PKG_VERSION")))),
         (Method::POST, "/v2/pipeline" | "/v3/pipeline") => {
             pipeline(shared, asked, database, Encoding::Json).await
@@ -164,6 +159,21 @@ async fn route(shared: &Arc<Shared>, asked: &mut Asked) -> Result<Response<Body>
             Err(ProtocolError::new("NOT_FOUND", message).into())
         }
     }
+}
+
+/// What a load balancer asks, of one database or of all.
+fn role(
+    shared: &Shared,
+    database: Option<String>,
+    path: &str,
+) -> Result<Response<Body>, ProtocolError> {
+    let (follows, mut open) = (shared.databases.follow(), shared.databases.open_now());
+    if let Some(name) = database {
+        shared.databases.must_have(&name)?;
+        open.retain(|open| open.name == name);
+    }
+    let say = if path == "/health" { roles::health } else { roles::primary };
+    Ok(say(&open, follows))
 }
 
 /// Without tokens, a page of any site that is open in a browser of this machine could write here:

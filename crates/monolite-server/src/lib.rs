@@ -20,8 +20,10 @@ mod keys;
 mod metrics;
 mod names;
 mod replicas;
+mod roles;
 mod streams;
 mod tls;
+mod turns;
 
 mod stream;
 
@@ -77,13 +79,17 @@ impl Shared {
         self.life.unless_cut(self.databases.get(name, Some(entered))).await?
     }
 
-    /// Waits until `database` has what a client's `token` names. A primary has it.
+    /// Waits until `database` has what a client's `token` names. A primary has it, unless another
+    /// one has taken over.
     async fn wait_for(
         &self,
         database: &databases::InUse,
         token: Option<&hyper::header::HeaderValue>,
     ) -> Result<(), ProtocolError> {
-        let (Some(follower), Some(token)) = (database.follower(), token) else { return Ok(()) };
+        let Some(token) = token else { return Ok(()) };
+        let Some(follower) = database.follower() else {
+            return replicas::must_be_of(database.database(), token);
+        };
         let waits = replicas::wait_for(follower, token, &self.databases.asking);
         self.life.unless_cut(waits).await?
     }

@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Phase {
     Serving,
-    /// Another process asks for the databases: new requests wait, and new connections do so in the
-    /// backlog. Back to `Serving` if that process fails.
+    /// Another process asks for the databases, or the file changes its role: new requests wait, and
+    /// new connections do so in the backlog. Back to `Serving` if that process fails, or the file
+    /// has its role.
     HandsOver,
     /// The other process serves; requests on old connections are relayed to it.
     Moved,
@@ -66,6 +67,15 @@ impl Life {
 
     pub(crate) fn set(&self, phase: Phase) {
         self.phase.send_replace(phase);
+    }
+
+    /// Goes on to `to` if it is in `from`, and says whether it was.
+    pub(crate) fn change(&self, from: Phase, to: Phase) -> bool {
+        self.phase.send_if_modified(|phase| {
+            let is_from = *phase == from;
+            *phase = if is_from { to } else { *phase };
+            is_from
+        })
     }
 
     /// Begins work, or refuses it from the phase `refused` on. In between it waits.
@@ -111,8 +121,15 @@ impl Shared {
     /// Ends all work: what is under way and open transactions have [`DRAIN`], streams at rest end.
     /// Then closes the databases. New work waits until the result is dropped.
     pub(crate) async fn end_work(&self) -> Ended {
+        let ended = self.end_work_within(DRAIN).await;
+        self.databases.close_all().await;
+        ended
+    }
+
+    /// The same within this time, and closes nothing.
+    pub(crate) async fn end_work_within(&self, time: Duration) -> Ended {
         let mut ended = std::pin::pin!(Arc::clone(&self.life.gate).write_owned());
-        let deadline = Instant::now() + DRAIN;
+        let deadline = Instant::now() + time;
         let ended = loop {
             self.streams.end_idle();
             if let Ok(ended) = timeout(LOOK, ended.as_mut()).await {
@@ -124,7 +141,6 @@ impl Shared {
             }
         };
         self.life.cuts.send_replace(false);
-        self.databases.close_all().await;
         ended
     }
 }

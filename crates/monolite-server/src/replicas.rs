@@ -17,16 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Options};
+use monolite_archive::internals::leads;
 use monolite_archive::{ErrorKind, Follower, FollowerStats};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::answers::{Body, with_type};
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 
@@ -75,7 +73,7 @@ impl FollowConfig {
 
     /// The same archive, as its primary has it.
     pub(crate) fn archive(&self) -> ArchiveConfig {
-        ArchiveConfig { url: self.url.clone(), lag_limit_seconds: None, address: None }
+        ArchiveConfig::of_url(&self.url)
     }
 
     /// Opens the file at `path`, which follows the archive of `name`. Blocks.
@@ -86,6 +84,7 @@ impl FollowConfig {
         path: &Path,
     ) -> Result<Follower, Box<dyn std::error::Error>> {
         let follower = self.archive().of(name)?.follow(options, path)?;
+        tell_orphan(&follower, path);
         let began = std::time::Instant::now();
         let is_behind = |stats: FollowerStats| stats.age_ms.is_none() && stats.last_error.is_none();
         while is_behind(follower.stats()) && began.elapsed() < CATCHING_UP {
@@ -98,6 +97,30 @@ impl FollowConfig {
         let limit = self.lag_limit_seconds.map(|it| Duration::from_secs(it.get().into()));
         let limit = limit.unwrap_or(LAG_LIMIT);
         !stats.is_over && stats.age_ms.is_some_and(|age| Duration::from_millis(age) <= limit)
+    }
+}
+
+/// The file at `path` as a follower of `archive`; `None` if it is to be opened as the primary's,
+/// which claims the next epoch.
+pub(crate) fn followed(
+    archive: &ArchiveConfig,
+    options: Options,
+    path: &Path,
+) -> Result<Option<Follower>, Box<dyn std::error::Error>> {
+    let archive = archive.of(None)?;
+    if leads(&archive, path)? {
+        return Ok(None);
+    }
+    let follower = archive.follow(options, path)?;
+    tell_orphan(&follower, path);
+    Ok(Some(follower))
+}
+
+/// Tells the operator what the file at `path` alone had when it was a primary's.
+fn tell_orphan(follower: &Follower, path: &Path) {
+    if let Some(orphan) = follower.stats().orphan {
+        let (orphan, path) = (orphan.display(), path.display());
+        crate::log::error(&format!("{orphan} has what {path} alone had; it follows now"));
     }
 }
 
@@ -118,12 +141,16 @@ impl Replica {
 
 /// The refusal of what only the primary does, which is at `address`; empty where that is not known.
 pub(crate) fn not_primary(address: &str) -> ProtocolError {
-    let at = match address {
-        "" => "its primary; its archive does not say where that is".to_owned(),
-        address => format!("its primary, {address}"),
-    };
+    let at = at(address);
     let message = format!("this server is a replica, which only reads; send this to {at}");
     ProtocolError::new("NOT_PRIMARY", message)
+}
+
+fn at(address: &str) -> String {
+    match address {
+        "" => "its primary; its archive does not say where that is".to_owned(),
+        address => format!("its primary, {address}"),
+    }
 }
 
 /// The header of the answer to a request that may have written to `db`, which has an archive: a
@@ -205,6 +232,26 @@ fn read(token: &HeaderValue) -> Result<ArchiveToken, ProtocolError> {
     text.parse().map_err(|error: monolite::Error| invalid(format!("Monolite-Token: {error}")))
 }
 
+/// Refuses a `token` of a later primary than `db` is, which has what that names.
+pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), ProtocolError> {
+    let Some(archive) = db.stats().archive else { return Ok(()) };
+    let token = match (read(token), &archive.successor) {
+        (Ok(token), _) => token,
+        (Err(_), None) => return Ok(()),
+        (Err(error), Some(_)) => return Err(error),
+    };
+    // Of a term that has not begun nothing is known.
+    if archive.epoch == 0 || token.epoch <= archive.epoch {
+        return Ok(());
+    }
+    let message = format!(
+        "this server was the primary until epoch {}, and {token} is of a later one; read at {}",
+        archive.epoch,
+        at(archive.successor.as_deref().unwrap_or_default())
+    );
+    Err(ProtocolError::new("TOKEN_LATE", message))
+}
+
 fn late(token: ArchiveToken, stats: &FollowerStats) -> ProtocolError {
     // What failed is for the operator.
     let why = if stats.last_error.is_some() { "; it cannot follow its archive now" } else { "" };
@@ -215,66 +262,8 @@ fn late(token: ArchiveToken, stats: &FollowerStats) -> ProtocolError {
     ProtocolError::new("TOKEN_LATE", message)
 }
 
-/// For a load balancer: whether one of the replicas that are open is fresh enough. One that is not
-/// open will be when it is asked.
-pub(crate) fn health(all: &[(String, Replica)]) -> Response<Body> {
-    let all: Vec<&Replica> = all.iter().map(|(_, replica)| replica).collect();
-    let fresh = all.iter().filter(|replica| replica.is_fresh).count();
-    let ages: Option<Vec<u64>> = all.iter().map(|replica| replica.stats.age_ms).collect();
-    let body = json!({
-        "role": "replica",
-        "open": all.len(),
-        "fresh": fresh,
-        "age_ms": ages.map(|ages| ages.into_iter().max()),
-        "lag_txids": all.iter().map(|it| it.stats.newest.saturating_sub(it.stats.txid)).max(),
-        "is_failing": all.iter().any(|replica| replica.stats.last_error.is_some()),
-    });
-    with_status(all.is_empty() || fresh > 0, &body)
-}
-
-/// For a load balancer: whether writes are taken here, and where else.
-pub(crate) fn primary(all: Option<&[(String, Replica)]>) -> Response<Body> {
-    let Some(all) = all else { return with_status(true, &json!({ "role": "primary" })) };
-    let primary = primary_of(all);
-    let primary = (!primary.is_empty()).then_some(primary);
-    with_status(false, &json!({ "role": "replica", "primary": primary }))
-}
-
-/// Where the primary is, as one of the replicas knows; empty if none does.
-pub(crate) fn primary_of(all: &[(String, Replica)]) -> &str {
-    let mut all = all.iter().map(|(_, replica)| &*replica.stats.primary);
-    all.find(|primary| !primary.is_empty()).unwrap_or_default()
-}
-
-fn with_status(is_good: bool, body: &serde_json::Value) -> Response<Body> {
-    let status = if is_good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    with_type(status, "application/json", body.to_string())
-}
-
-/// The figures of the replicas that are open, as Prometheus reads them; of a primary there are
-/// none.
-pub(crate) fn prometheus(all: Option<&[(String, Replica)]>) -> String {
-    let (name, is) = ("monolite_server_is_primary", u8::from(all.is_none()));
-    let mut text =
-        format!("# HELP {name} Whether it takes writes\n# TYPE {name} gauge\n{name} {is}\n");
-    let all: Vec<_> =
-        all.unwrap_or_default().iter().map(|it| (&it.0, figures(&it.1.stats))).collect();
-    let names = all.first().map_or_else(Vec::new, |(_, figures)| figures.to_vec());
-    for (at, (name, help, _)) in names.into_iter().enumerate() {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        let name = format!("monolite_replica_{name}");
-        text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (database, figures) in &all {
-            if let Some(is) = figures[at].2 {
-                text += &format!("{name}{{database=\"{database}\"}} {is}\n");
-            }
-        }
-    }
-    text
-}
-
 /// Their names, what they are, and what they are now.
-fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 8] {
+pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 8] {
     let is = |figure: u64| Some(figure as f64);
     let lag_txids = it.newest.saturating_sub(it.txid);
     let age = it.age_ms.map(|age| age as f64 / 1e3);

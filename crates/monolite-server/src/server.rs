@@ -32,7 +32,7 @@ use crate::metrics::Metrics;
 use crate::places::{Addresses, Place};
 use crate::streams::Streams;
 use crate::tls::Tls;
-use crate::{Shared, admin, handover, http, log};
+use crate::{Shared, admin, handover, http, log, turns};
 
 /// How long a connection may wait for a request, and a client take for its head. Heads that never
 /// end hold no place for longer.
@@ -193,7 +193,7 @@ impl Server {
     /// # Panics
     /// Outside of a runtime of tokio with I/O and time.
     pub async fn serve(self, listening: Listening, stop: impl Future<Output = ()>) {
-        let Server { shared, tls, .. } = self;
+        let Server { shared, tls, config } = self;
         let Listening { clients, operators, next, before } = listening;
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut tasks = JoinSet::new();
@@ -202,6 +202,9 @@ impl Server {
             let shared = Arc::clone(&shared);
             async move { shared.databases.catch_up(&shared.life).await }
         });
+        if let Some(archive) = config.archive.filter(|archive| archive.takeover) {
+            tasks.spawn(turns::take(Arc::clone(&shared), archive));
+        }
         let all = [Some(&clients), operators.as_ref()].into_iter().flatten();
         let sockets: io::Result<Vec<_>> = all.map(|it| it.as_fd().try_clone_to_owned()).collect();
         tasks.spawn(accept_clients(clients, Arc::clone(&shared), tls, Arc::clone(&places)));

@@ -171,7 +171,8 @@ pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
          whatever names {KEYS}, {MIGRATIONS} or what rebuilds a table; choose another name, or \
-         abort the online rebuild first (Migrations::abort, or monolite migrate abort)"
+         abort the online rebuild first (Migrations::abort, or monolite migrate abort); if \
+         another program has made or changed it, drop it there"
     );
     failure(ffi::SQLITE_AUTH, text)
 }

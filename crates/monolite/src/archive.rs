@@ -181,6 +181,9 @@ pub struct ArchiveStats {
     /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if
     /// that has not succeeded since; several are separated by `; `.
     pub last_error: Option<String>,
+    /// Where clients find the primary that has taken over; empty if its record does not say. `None`
+    /// while none has: from then on this database acknowledges nothing more.
+    pub successor: Option<String>,
 }
 
 /// A moment of an archived history, see

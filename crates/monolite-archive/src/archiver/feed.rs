@@ -68,6 +68,8 @@ struct Live {
 pub(super) struct Taken {
     pub(super) frames: Frames,
     number: Option<u64>,
+    /// Whether they are all that is on the disk.
+    pub(super) is_all: bool,
 }
 
 impl Taken {
@@ -569,7 +571,8 @@ impl Feed {
             let reader = File::open(&file.path).and_then(WalReader::open).map_err(failed)?;
             let none = || Error::corrupt(format!("{} is no WAL", file.path.display()));
             let frames = reader.ok_or_else(none)?.commits(file.from, file.to, most);
-            let taken = Taken { frames: frames.map_err(failed)?, number: file.number };
+            let taken =
+                Taken { frames: frames.map_err(failed)?, number: file.number, is_all: false };
             self.taken = Some(taken.place());
             return Ok(Some(taken));
         }
@@ -580,7 +583,9 @@ impl Feed {
         let reader = wal().map_err(failed)?.filter(|reader| reader.salts() == live.salts);
         let gone = || Error::corrupt("the WAL is not the one that was written");
         let frames = reader.ok_or_else(gone)?.commits(live.from, to.offset, most);
-        let taken = Taken { frames: frames.map_err(failed)?, number: Some(live.number) };
+        let frames = frames.map_err(failed)?;
+        let is_all = frames.to() == to.offset;
+        let taken = Taken { frames, number: Some(live.number), is_all };
         self.taken = Some(taken.place());
         Ok(Some(taken))
     }

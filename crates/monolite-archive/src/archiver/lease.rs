@@ -22,6 +22,7 @@ use super::refused::{fenced, not_ours};
 use super::{Archive, Shared};
 use crate::error::Error;
 use crate::protocol::{Primary, Updated};
+use crate::record::Record;
 use crate::requests::{Pace, boottime, leader, run as run_machine};
 
 impl Archive {
@@ -112,7 +113,13 @@ impl Shared {
     /// That another primary has the record, and where clients find it, if the store says so.
     pub(super) fn fenced_by(&self) -> Error {
         let record = leader(self.archive.store.as_ref(), &self.archive.layout);
-        fenced(record.ok().flatten().as_ref())
+        self.replaced_by(record.ok().flatten().as_ref())
+    }
+
+    /// Likewise, by this record if it could be read.
+    pub(super) fn replaced_by(&self, record: Option<&Record>) -> Error {
+        self.stats().successor = Some(record.map_or_else(String::new, |it| it.address.clone()));
+        fenced(record)
     }
 }
 

@@ -12,15 +12,13 @@ use monolite::archive::{Primary as Engine, WalPosition};
 use monolite_ltx::{PageSize, Timestamp, Txid};
 
 use self::copy::Copied;
+use super::Shared;
 use super::failures::Activity;
 use super::gathering::Gathering;
 use super::group::{About, encode};
 use super::lease::Term;
 use super::position::{Place, directory_of};
-use super::refused::{
-    another_history, behind, fenced, not_ours, nothing_there, of_another, replaced,
-};
-use super::{GROUP_BYTES, Shared};
+use super::refused::{another_history, behind, not_ours, nothing_there, of_another, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
@@ -254,7 +252,8 @@ impl Uploader<'_> {
         if feed.position.may_lack {
             return Txid::new(fence.get() - 1);
         }
-        let ahead = if feed.has_of_earlier() { feed.groups_ahead(GROUP_BYTES) } else { 0 };
+        let ahead =
+            if feed.has_of_earlier() { feed.groups_ahead(self.shared.archive.group) } else { 0 };
         Txid::new(fence.get() + ahead).filter(|_| feed.broken.is_none())
     }
 
@@ -431,7 +430,7 @@ impl Uploader<'_> {
             if feed.broken.is_some() {
                 return Ok(Ended::Broken);
             }
-            let taken = match feed.take(GROUP_BYTES, &|| shared.wal()) {
+            let taken = match feed.take(shared.archive.group, &|| shared.wal()) {
                 Ok(Some(taken)) => taken,
                 Ok(None) => continue,
                 Err(error) if is_damage(&error) => {
@@ -455,7 +454,9 @@ impl Uploader<'_> {
                 Put::Closed => return Ok(Ended::Closing),
             }
             let mut feed = shared.feed();
-            feed.archived(taken.place(), since);
+            // What had no room in the group is as old as it was.
+            let oldest = feed.since().filter(|_| !taken.is_all).unwrap_or(since);
+            feed.archived(taken.place(), oldest);
             shared.look_back(&feed);
             self.stats(|stats| stats.txid = serving.txid.get());
             shared.seals(&feed, serving.txid, taken.position(), serving.pages);
@@ -495,7 +496,8 @@ impl Uploader<'_> {
         let seen = match self.leader() {
             Ok(Some(record)) if record.epoch > epoch => {
                 // Nothing that is not answered yet was sent.
-                let (error, certainty) = (fenced(Some(&record)), Certainty::NotInHistory);
+                let (error, certainty) =
+                    (self.shared.replaced_by(Some(&record)), Certainty::NotInHistory);
                 return Err(Lost { error, certainty });
             }
             Ok(Some(record)) if record.epoch < epoch => changed("is of an earlier epoch"),

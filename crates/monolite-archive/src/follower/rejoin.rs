@@ -4,7 +4,8 @@
 //! # Format
 //! `<database>.orphan-<epoch>-<TXID>.ltx`: an LTX file of the pages that differ from the state
 //! after that TXID, which is the last that the file and history have in common; epoch of the
-//! primary it was in the header, and the TXID behind as its own. Where that state is not kept by
+//! primary it was in the header, the TXID behind as its own, and half of the lineage's bits in the
+//! place of the salts. Where that state is not kept by
 //! itself any more, a snapshot: all pages of the file.
 //!
 //! # Algorithm
@@ -39,10 +40,12 @@ use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::give_to_owner_of;
 use crate::plan::Target;
-use crate::record::{Epoch, Record, State};
+use crate::record::{Epoch, Lineage, Record, State};
 use crate::requests::leader;
 use crate::restore::{Restored, restore};
 use crate::store::sync_directory;
+
+const NO_RECORD: &str = "there is no leader record";
 
 /// Has the file at `path`, which was that of `position`, follow the archive; its orphan, if there
 /// is one.
@@ -53,8 +56,7 @@ pub(super) fn rejoin(
 ) -> Result<Option<PathBuf>> {
     let (store, layout) = (&*archive.store, &archive.layout);
     let record = leader(store, layout)?;
-    let record =
-        record.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no leader record"))?;
+    let record = record.ok_or_else(|| Error::new(ErrorKind::NotFound, NO_RECORD))?;
     let fence = successor(&record, position, path)?;
     let options = Options::new().readers(1).must_exist();
     let closed = options.open(path).and_then(|database| database.close());
@@ -70,7 +72,8 @@ pub(super) fn rejoin(
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Gap) => None,
         restored => Some(restored?),
     };
-    let orphan = Orphan { path, epoch: position.epoch, common, restored: restored.as_ref() };
+    let (epoch, lineage) = (position.epoch, record.lineage);
+    let orphan = Orphan { path, epoch, lineage, common, restored: restored.as_ref() };
     let has_orphan = orphan.write(&base)?;
     if has_orphan && fence.is_none() {
         remove(&orphan.name())?;
@@ -130,6 +133,8 @@ struct Orphan<'a> {
     path: &'a Path,
     /// The last in which it was the primary's.
     epoch: Epoch,
+    /// Of the archive.
+    lineage: Lineage,
     /// The last state that it and history have in common.
     common: Txid,
     /// That state, where it is kept.
@@ -184,7 +189,7 @@ impl Orphan<'_> {
             txids: TxidRange::new(first, behind).map_err(wrong)?,
             timestamp: self.restored.map_or(Timestamp::from_millis(0), |it| it.time),
             base: BaseChecksum::Untracked,
-            wal: Some(WalSpan { offset: WAL_HEADER_BYTES, size: 0, salts: [0; 2] }),
+            wal: Some(name_of(self.lineage)),
             node_id: self.epoch.0,
         };
         let mut base = match has_base {
@@ -216,12 +221,19 @@ impl Orphan<'_> {
     }
 }
 
+/// How an orphan says of which database it is.
+fn name_of(lineage: Lineage) -> WalSpan {
+    let bits = lineage.bits();
+    WalSpan { offset: WAL_HEADER_BYTES, size: 0, salts: [bits as u32, (bits >> 32) as u32] }
+}
+
 impl Archive {
     /// Restores what the file of a former primary was, of which [`Archive::follow`] has written
     /// `orphan`, to the new file `output`.
     ///
     /// # Errors
     /// Those of [`Archive::restore`] for the state that it is based upon;
+    /// [`Invalid`](ErrorKind::Invalid) for an orphan of another database;
     /// [`Corrupt`](ErrorKind::Corrupt) and [`Io`](ErrorKind::Io) of the orphan.
     ///
     /// # Durability
@@ -231,7 +243,16 @@ impl Archive {
         let wrong = |error| Error::of_ltx(orphan.display(), error);
         let mut decoder = Decoder::new(BufReader::new(File::open(orphan).map_err(failed)?));
         let decoder = decoder.as_mut().map_err(|error| Error::corrupt(error.to_string()))?;
-        let Header { txids, page_size, commit, .. } = *decoder.header();
+        let Header { txids, page_size, commit, wal, .. } = *decoder.header();
+        let record = leader(&*self.store, &self.layout)?;
+        let record = record.ok_or_else(|| Error::new(ErrorKind::NotFound, NO_RECORD))?;
+        if wal != Some(name_of(record.lineage)) {
+            let (orphan, lineage) = (orphan.display(), record.lineage);
+            return Err(Error::invalid(format!(
+                "{orphan} is of another database than the archive, {lineage}: name the archive \
+                 that its file follows"
+            )));
+        }
         let part = with_ending(output, ".orphan-part");
         remove(&part)?;
         must_be_absent(output)?;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use monolite_ltx::Timestamp;
 
@@ -29,6 +31,8 @@ pub enum Call<'a> {
 pub enum Fault {
     /// Nothing.
     None,
+    /// Nothing, but it takes so long.
+    Slow(Duration),
     /// It is not done, and the answer is 409.
     Conflict,
     /// It is not done, and the answer is 503.
@@ -114,6 +118,10 @@ impl<S: Store> FaultyStore<S> {
         let fault = (lock(&self.decide))(call);
         match fault {
             Fault::None => return done(),
+            Fault::Slow(time) => {
+                thread::sleep(time);
+                return done();
+            }
             Fault::Conflict => return Err(Error::new(ErrorKind::Conflict, "409")),
             Fault::Busy => return Err(Error::new(ErrorKind::Busy, "503")),
             Fault::Refused(kind) => return Err(Error::new(kind, format!("{call:?} is refused"))),

@@ -138,6 +138,24 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// An interval for each would take longer than the test waits.
+#[test]
+fn what_had_no_room_in_a_group_is_archived_behind_it_at_once() {
+    let bench = Bench::new();
+    let archive = bench.archive().interval(Duration::from_secs(2)).slot_bytes(64 << 10, 256 << 20);
+    fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
+    let db = Options::new().archive(archive).open(bench.file()).unwrap();
+    create(&db);
+    for _ in 0..30 {
+        insert(&db, 64 << 10).unwrap();
+    }
+    let token = db.archive_token().unwrap();
+    let archived = || db.stats().archive.unwrap();
+    wait_until("all is archived", || archived().lag_ms == 0 && archived().txid > 30);
+    assert!(archived().txid <= token.txid);
+    db.close().unwrap();
+}
+
 #[test]
 fn what_was_closed_is_restored_byte_by_byte() {
     let bench = Bench::new();

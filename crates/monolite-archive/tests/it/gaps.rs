@@ -65,11 +65,11 @@ pub(crate) fn gaps(bench: &Bench, whole_slot: u64, check: impl Fn(&str, &Path)) 
     let other = Connection::open(bench.file()).unwrap();
     other.execute_batch("UPDATE t SET v = randomblob(1500) WHERE id % 2 = 0").unwrap();
     other.close().unwrap();
-    reopened(bench, bench.archive().whole_slot_bytes(whole_slot)).close().unwrap();
+    reopened(bench, bench.archive().slot_bytes(128 << 20, whole_slot)).close().unwrap();
     check("another program wrote", &bench.file());
 
     let (archive, is_away) = bench.archive_that_goes_away();
-    let archive = archive.staged_limit_bytes(1 << 20).whole_slot_bytes(whole_slot);
+    let archive = archive.staged_limit_bytes(1 << 20).slot_bytes(128 << 20, whole_slot);
     let db = bench.open_with(archive, Durability::Synced).unwrap();
     is_away.store(true, Ordering::Relaxed);
     insert_many(&db, 400);
@@ -88,7 +88,7 @@ pub(crate) fn gaps(bench: &Bench, whole_slot: u64, check: impl Fn(&str, &Path)) 
                INSERT INTO t(v) VALUES (randomblob(3000)), (randomblob(3000)), (randomblob(3))";
     other.execute_batch(sql).unwrap();
     other.close().unwrap();
-    let archive = bench.archive().take_over(true).whole_slot_bytes(whole_slot);
+    let archive = bench.archive().take_over(true).slot_bytes(128 << 20, whole_slot);
     reopened(bench, archive).close().unwrap();
     check("another file took over", &bench.file());
 }
@@ -219,7 +219,8 @@ fn nothing_leads_across_the_deleted_copy_of_any_gap() {
 #[test]
 fn primary_whose_copy_was_deleted_makes_another() {
     let bench = Bench::new();
-    let archive = || bench.archive().whole_slot_bytes(0).upkeep_every(Duration::from_millis(10));
+    let archive =
+        || bench.archive().slot_bytes(128 << 20, 0).upkeep_every(Duration::from_millis(10));
     begun(&bench).close().unwrap();
     another_program_writes(&bench);
     reopened(&bench, archive()).close().unwrap();
@@ -297,7 +298,7 @@ fn copy_of_a_large_database_fills_no_slot() {
     let large = "CREATE TABLE large(v); INSERT INTO large VALUES (zeroblob(2 << 20))";
     other.execute_batch(large).unwrap();
     other.close().unwrap();
-    let archive = bench.archive().whole_slot_bytes(1 << 20);
+    let archive = bench.archive().slot_bytes(128 << 20, 1 << 20);
     let db = bench.open_with(archive, Durability::Archived).unwrap();
     wait_for("the copy is there", 120, || db.stats().archive.unwrap().copies_because.is_none());
     db.close().unwrap();

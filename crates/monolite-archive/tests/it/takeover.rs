@@ -2,7 +2,6 @@
 //! fails leaves at each step. The torture does it with processes.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, Sharing};
 use monolite_archive::{
-    Archive, Fetched, Follower, Layout, Listing, Part, Result, Store, Tag, Takeover, Target,
-    Timestamp,
+    Archive, Follower, Layout, Store as _, Takeover, Target, Timestamp,
     internals::{Call, Catalog, Fault, FaultyStore, follows},
 };
 
@@ -106,50 +104,15 @@ fn silent_primary_is_replaced_without_a_copy_and_names_its_successor() {
     assert_eq!((count(&bench.restored()), snapshots(&bench)), (13, 1));
 }
 
-/// A store whose slots take long.
-struct Slow {
-    inner: Box<dyn Store>,
-    takes: Arc<AtomicU64>,
-}
-
-impl Store for Slow {
-    fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
-        thread::sleep(Duration::from_millis(self.takes.load(Ordering::Relaxed)));
-        self.inner.create(key, body, time)
-    }
-
-    fn create_from(
-        &self,
-        key: &str,
-        about: u64,
-        time: Option<Timestamp>,
-        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
-    ) -> Result<Tag> {
-        self.inner.create_from(key, about, time, write)
-    }
-
-    fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
-        self.inner.swap(key, body, expected)
-    }
-
-    fn get(&self, key: &str, part: Part) -> Result<Option<Fetched>> {
-        self.inner.get(key, part)
-    }
-
-    fn list(&self, prefix: &str, after: Option<&str>) -> Result<Listing> {
-        self.inner.list(prefix, after)
-    }
-
-    fn delete(&self, key: &str) -> Result<()> {
-        self.inner.delete(key)
-    }
-}
-
 #[test]
 fn primary_in_the_middle_of_a_long_upload_keeps_its_lease() {
     let bench = Bench::new();
     let takes = Arc::new(AtomicU64::new(0));
-    let slow = Slow { inner: Box::new(bench.store()), takes: Arc::clone(&takes) };
+    let slots_take = Arc::clone(&takes);
+    let slow = FaultyStore::new(bench.store(), move |call: Call<'_>| match call {
+        Call::Create(_) => Fault::Slow(Duration::from_millis(slots_take.load(Ordering::Relaxed))),
+        _ => Fault::None,
+    });
     let archive = Archive::of(Arc::new(slow), Layout::directory()).lease(Some(LEASE));
     fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
     let db = open(archive.interval(Duration::from_millis(5)), &bench.file());
@@ -313,7 +276,6 @@ fn promotion_applies_all_that_came_last() {
     let _ = db.close();
 }
 
-/// Other programs could have written to it.
 /// The note of the primary is there, and the one of the follower is not removed yet.
 #[test]
 fn file_whose_promotion_was_killed_between_its_notes_is_the_primarys() {
@@ -336,6 +298,7 @@ fn file_whose_promotion_was_killed_between_its_notes_is_the_primarys() {
     next.close().unwrap();
 }
 
+/// Other programs could have written to it.
 #[test]
 fn file_that_was_shared_is_uploaded_as_a_whole() {
     let bench = Bench::new();
@@ -403,6 +366,10 @@ fn former_primary_keeps_what_it_alone_had_and_follows() {
         wait_until("it has all", || rows(follower.database()) == 11);
         follower.close().unwrap();
         let restored = bench.directory.path().join(format!("orphan-{step}.db"));
+        let other = Bench::new();
+        other.open(Durability::Archived).unwrap().close().unwrap();
+        let refused = other.archive().restore_orphan(&orphan, &restored).unwrap_err();
+        assert!(refused.to_string().contains("another database"), "{refused}");
         bench.archive().restore_orphan(&orphan, &restored).unwrap();
         assert!(fs::read(&restored).unwrap() == had, "all that it had");
         assert_eq!(count(&restored), alone);

@@ -242,7 +242,7 @@ pub(crate) struct Follow {
     pub(crate) exec: Option<String>,
 }
 
-fn lease(text: &str) -> Result<Duration, String> {
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
     let lease = duration(text)?;
     let is_fit = (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&lease);
     is_fit.then_some(lease).ok_or_else(|| "a lease has 1 s to 1 h".into())
@@ -256,6 +256,10 @@ pub(crate) struct Promote {
     /// The file that follows
     #[arg(value_name = "FILE", value_parser = super::files::file())]
     pub(crate) file: PathBuf,
+
+    /// Where clients will find the new primary
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Args, Debug)]

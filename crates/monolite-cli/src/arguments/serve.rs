@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -10,6 +11,9 @@ Serve databases over the network, for the clients of libSQL
 
 The protocol is Hrana, over HTTP. Unmodified clients of libSQL and their drivers work: set their URL
 to the address printed. With --dir, the URL of the database `shop` ends in /db/shop/.
+
+With --takeover several servers have one archive (--archive URL): one is the primary, the others are
+replicas, and one of them takes over when the primary is closed or was silent for its --lease.
 
 The process has the files to itself while it serves. Ctrl-C ends it: requests under way get five
 seconds, and the databases are closed.";
@@ -57,6 +61,24 @@ pub(crate) struct Serve {
     /// restored first
     #[arg(long, value_name = "URL")]
     pub(crate) follow: Option<String>,
+
+    /// Archive the databases at this address
+    #[arg(long, value_name = "URL", conflicts_with = "follow")]
+    pub(crate) archive: Option<String>,
+
+    /// How long this server may be silent before a follower with --takeover takes over, as in 3s
+    /// [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = super::archive::lease)]
+    pub(crate) lease: Option<Duration>,
+
+    /// Where clients find this server while it is the primary
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) address: Option<String>,
+
+    /// Follow the archive while another server is its primary, and take over when that is closed or
+    /// silent
+    #[arg(long)]
+    pub(crate) takeover: bool,
 
     /// Address and port to listen on; a port of 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long)]

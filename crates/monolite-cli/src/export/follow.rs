@@ -28,16 +28,17 @@ use super::rows::Sum;
 use super::schema::{self, Index, Part, Schema, Table};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
-use super::{Exported, Progress, Source, TICK, map, read, verify};
+use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify};
 use crate::out::stdout;
 use crate::{arguments, backup, words};
-use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, ErrorKind, Options, ReadTx, Sharing, Tx};
 use monolite_sqlite::noting_triggers;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
@@ -59,22 +60,42 @@ const MOST_WAL: u64 = 1 << 40;
 /// Behind the switch nothing may stop before the end.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Opens a database that its application goes on with.
-pub(super) fn open(options: Options, file: &Path) -> Result<Database> {
+/// Opens a database that its application goes on with. While a write of another program goes on,
+/// it waits until `stop`.
+pub(super) fn open(options: Options, file: &Path, stop: &AtomicBool) -> Result<Database> {
     ensure!(file.exists(), "{} does not exist; is this the right path?", file.display());
     let options = options.sharing(Sharing::Shared).wal_limit_bytes(MOST_WAL);
-    options.open(file).map_err(|error| match error.kind() {
-        ErrorKind::Overloaded => anyhow!(
-            "{}; open it there with Options::sharing(Sharing::Shared), which --follow needs",
-            backup::holder(&error)
-        ),
-        _ => error.into(),
-    })
+    let mut is_told = false;
+    loop {
+        let error = match options.clone().open(file) {
+            Err(error) if error.kind() == ErrorKind::Overloaded => error,
+            opened => return Ok(opened?),
+        };
+        let holder = backup::holder(&error);
+        ensure!(
+            is_readable(file),
+            "{holder}; open it there with Options::sharing(Sharing::Shared), which --follow needs"
+        );
+        if stop.load(Ordering::Relaxed) {
+            return Err(Stopped("nothing was begun").into());
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            let wait = "waiting until a write there ends (Ctrl-C gives up)";
+            writeln!(std::io::stderr(), "{holder}; {wait}")?;
+        }
+    }
+}
+
+/// Whether another program that has the database locked lets others read it: it writes then, and
+/// does not hold it for itself alone.
+fn is_readable(file: &Path) -> bool {
+    let plain = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    plain.is_ok_and(|it| it.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).is_ok())
 }
 
 /// Removes what a `--follow` has left or made in a database.
 pub(super) fn abort(file: &Path) -> Result<()> {
-    let db = open(Options::new(), file)?;
+    let db = open(Options::new(), file, &NEVER)?;
     let removed = db.with_error().write(|tx| remove(tx, "*")).wait();
     db.close()?;
     let removed = words::count(removed? as u64, "object");
@@ -119,7 +140,7 @@ pub(super) fn run(
     following.listen_for(1, progress)?;
     // Before the write: that may read all keys.
     db.read(refuse_faults).wait()?;
-    following.objects = db.write(begin).wait()?;
+    following.objects = following.write(progress, begin)?;
     let followed = following.until_switch(arguments, postgres, progress);
     let (postgres, mut made) =
         followed.map_err(|error| match db.write(|tx| remove(tx, "*")).wait() {
@@ -156,6 +177,10 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
+        } else if uniques(table).any(|index| index.parts.iter().any(|it| is_unforeseen(table, it)))
+        {
+            "has a unique index with an expression, a generated column, or one that is NOT NULL \
+             with a DEFAULT, so a row that REPLACE deletes by it would not be noted (drop it first)"
         } else {
             continue;
         };
@@ -163,6 +188,15 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     }
     ensure!(faults.is_empty(), "--follow cannot tell rows apart: {}", faults.join("; "));
     Ok(())
+}
+
+/// Whether a trigger that runs before a row is written cannot tell what this part of an index will
+/// be.
+fn is_unforeseen(table: &Table, part: &Part) -> bool {
+    part.of.as_ref().map_or(true, |at| {
+        let column = &table.columns[*at];
+        column.is_generated || column.is_not_null && column.default.is_some()
+    })
 }
 
 /// The columns of a table's primary key.
@@ -185,16 +219,6 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
     for (at, table) in schema.tables.iter().enumerate() {
         triggers(at, table).iter().try_for_each(|sql| tx.execute_batch(sql))?;
-        let of_expression = |part: &Part| part.of.is_err();
-        if uniques(table).any(|index| index.parts.iter().any(of_expression)) {
-            // What is right in an index may be wrong in a trigger: each write would fail.
-            let (name, key) = (quoted(&table.name), key(table).join(", "));
-            let tried = tx.execute_batch(&format!(
-                "INSERT INTO {name}({key}) SELECT {key} FROM {name} WHERE 0; \
-                 UPDATE {name} SET ({key}) = ({key}) WHERE 0"
-            ));
-            tried.with_context(|| format!("a unique index of {} in a trigger", table.name))?;
-        }
     }
     objects(tx)
 }
@@ -209,20 +233,10 @@ fn triggers(at: usize, table: &Table) -> Vec<String> {
     let places: Vec<String> = (0..table.primary.len()).map(|at| format!("k{at}")).collect();
     let into = format!("INSERT INTO {NOTES}(t, {})", places.join(", "));
     let key = key(table);
-    let names = table.columns.iter().map(|it| quoted(&it.name));
-    let news: Vec<String> = names.map(|name| format!("NEW.{name} AS {name}")).collect();
     let equal = |part: &Part| {
-        let collation = quoted(&part.collation);
-        match &part.of {
-            Ok(at) => {
-                let name = quoted(&table.columns[*at].name);
-                format!("{name} COLLATE {collation} = NEW.{name}")
-            }
-            Err(text) => {
-                let of_new = format!("SELECT {text} FROM (SELECT {})", news.join(", "));
-                format!("({text}) COLLATE {collation} = ({of_new})")
-            }
-        }
+        let at = *part.of.as_ref().expect("an expression is refused");
+        let (name, collation) = (quoted(&table.columns[at].name), quoted(&part.collation));
+        format!("{name} COLLATE {collation} = NEW.{name}")
     };
     let replaced = |index: &Index| {
         let mut all: Vec<String> = index.parts.iter().map(equal).collect();
@@ -367,7 +381,7 @@ impl Following {
             let kind = |error: &Error| error.downcast_ref().map(monolite::Error::kind);
             match written {
                 Err(error) if kind(&error) == Some(ErrorKind::Overloaded) => {
-                    progress.at("a turn", 0)?;
+                    progress.at("(waiting until a write of another program ends)", self.changes)?;
                 }
                 written => return written,
             }

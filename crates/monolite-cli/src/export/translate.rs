@@ -27,6 +27,11 @@ pub(super) fn moment(format: &str) -> String {
     format!("to_char(timezone('UTC', statement_timestamp()), '{format}')")
 }
 
+/// The same in the time zone of the session.
+fn here(format: &str) -> String {
+    format!("to_char(statement_timestamp(), '{format}')")
+}
+
 const TIMESTAMP: &str = "YYYY-MM-DD HH24:MI:SS";
 const DATE: &str = "YYYY-MM-DD";
 const TIME: &str = "HH24:MI:SS";
@@ -111,8 +116,10 @@ impl Names {
 
 /// Translates an expression or a query, or says what in it has no counterpart.
 pub(super) fn translate(sql: &str, names: &Names) -> Result<Translated, String> {
-    if let Some(format) = of_now(sql) {
-        return Ok(Translated { sql: format, ..Translated::default() });
+    if let Some(now) = of_now(sql) {
+        let note = "in the session's time zone, not the machine's";
+        let notes = Vec::from_iter(sql.contains("localtime").then(|| note.to_owned()));
+        return Ok(Translated { sql: now, notes, ..Translated::default() });
     }
     let all: Vec<Token<'_>> = Scan::of(sql).collect();
     let out = Translated { sql: String::with_capacity(sql.len()), ..Translated::default() };
@@ -124,12 +131,14 @@ pub(super) fn translate(sql: &str, names: &Names) -> Result<Translated, String> 
         texts: Vec::new(),
         cast_to: Vec::new(),
         casts: Vec::new(),
+        orders: Vec::new(),
         depth: 0,
     };
     let mut at = 0;
     while at < work.all.len() {
         at = work.token(at)?;
     }
+    work.end_term();
     work.doubt();
     work.out.notes.sort_unstable();
     work.out.notes.dedup();
@@ -149,6 +158,9 @@ fn of_now(sql: &str) -> Option<String> {
         ("datetime", "'now'" | "") => moment(TIMESTAMP),
         ("date", "'now'" | "") => moment(DATE),
         ("time", "'now'" | "") => moment(TIME),
+        ("datetime", "'now','localtime'") => here(TIMESTAMP),
+        ("date", "'now','localtime'") => here(DATE),
+        ("time", "'now','localtime'") => here(TIME),
         ("unixepoch", "'now'" | "") => EPOCH.into(),
         ("strftime", "'%s','now'") => format!("{EPOCH}::text"),
         ("strftime", "'%Y-%m-%dT%H:%M:%fZ','now'") => moment("YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\""),
@@ -169,7 +181,15 @@ struct Work<'s> {
     cast_to: Vec<&'static str>,
     /// The depths of open CASTs.
     casts: Vec<usize>,
+    orders: Vec<Order>,
     depth: usize,
+}
+
+/// An ORDER BY that is open, and its term.
+struct Order {
+    depth: usize,
+    is_descending: bool,
+    has_nulls: bool,
 }
 
 impl<'s> Work<'s> {
@@ -322,7 +342,9 @@ impl<'s> Work<'s> {
                 self.note("a division by zero fails, and is NULL in SQLite");
             }
             (b'(', _) => self.depth += 1,
+            (b',', _) => self.end_term(),
             (b')', _) => {
+                self.end_order();
                 self.casts.retain(|depth| *depth < self.depth);
                 self.depth = self.depth.saturating_sub(1);
             }
@@ -369,6 +391,9 @@ impl<'s> Work<'s> {
             self.alias(&token);
             return Ok(at + 1);
         }
+        if self.names.find(&word).is_none() {
+            self.ordering(&word);
+        }
         match word.as_str() {
             "is" => return Ok(self.is(at)),
             "intersect"
@@ -400,10 +425,6 @@ impl<'s> Work<'s> {
             }
             "true" => self.push("1"),
             "false" => self.push("0"),
-            "order" => {
-                self.note("NULLs are sorted last, not first");
-                self.push("ORDER");
-            }
             word if is_in(KEYWORDS, word) => self.push(token.text),
             _ => match self.names.find(&word).cloned() {
                 Some(known) => self.known(at, &known),
@@ -412,6 +433,45 @@ impl<'s> Work<'s> {
             },
         }
         Ok(at + 1)
+    }
+
+    /// What a word does to ORDER BY.
+    fn ordering(&mut self, word: &str) {
+        let depth = self.depth;
+        match (word, self.order()) {
+            ("order", _) => {
+                self.orders.push(Order { depth, is_descending: false, has_nulls: false });
+            }
+            ("limit" | "rows" | "range" | "groups", _) => self.end_order(),
+            ("desc", Some(order)) => order.is_descending = true,
+            ("nulls", Some(order)) => order.has_nulls = true,
+            _ => {}
+        }
+    }
+
+    /// The ORDER BY whose term is here.
+    fn order(&mut self) -> Option<&mut Order> {
+        let depth = self.depth;
+        self.orders.last_mut().filter(|order| order.depth == depth)
+    }
+
+    /// Sorts NULLs as SQLite does.
+    fn end_term(&mut self) {
+        let Some(order) = self.order() else { return };
+        let new = Order { depth: order.depth, is_descending: false, has_nulls: false };
+        let nulls = match std::mem::replace(order, new) {
+            Order { has_nulls: true, .. } => "",
+            Order { is_descending: true, .. } => " NULLS LAST ",
+            _ => " NULLS FIRST ",
+        };
+        self.push(nulls);
+    }
+
+    fn end_order(&mut self) {
+        if self.order().is_some() {
+            self.end_term();
+            self.orders.pop();
+        }
     }
 
     /// `IS` compares any two values.

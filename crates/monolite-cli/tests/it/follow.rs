@@ -227,13 +227,16 @@ fn operator_promotes_a_file_and_the_former_primary_keeps_its_orphan() {
         .expect("it is archived");
     group(&db, 1);
     let (url, copy) = (directory.join("archive"), directory.join("copy.db"));
-    let ended = monolite(&[Path::new("promote"), &url, &copy]);
+    let address = ["--address", "next:1"].map(Path::new);
+    let ended = monolite(&[Path::new("promote"), &url, &copy, address[0], address[1]]);
     assert_eq!(ended.status.code(), Some(0), "{}", complaint(&ended));
     // The primary lives on, and does not know yet.
     let synced = db.with_durability(Durability::Synced);
     let _ = synced.write(|tx| tx.execute("INSERT INTO t VALUES (9, 0, 0)", ())).wait();
     let refused = db.write(|tx| tx.execute("INSERT INTO t VALUES (8, 0, 0)", ())).wait();
-    assert_eq!(refused.expect_err("it is fenced").kind(), monolite::ErrorKind::Fenced);
+    let refused = refused.expect_err("it is fenced");
+    assert_eq!(refused.kind(), monolite::ErrorKind::Fenced);
+    assert!(refused.to_string().contains("next:1"), "{refused}");
     // What it says of its archive.
     let _ = db.close();
     goes_on(directory, &copy);

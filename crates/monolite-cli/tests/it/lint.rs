@@ -122,6 +122,31 @@ const PLANTED: &[(&str, &str)] = &[
     ("cast", "SELECT CAST(id AS DOUBLE) FROM item"),
     ("condition", "SELECT id FROM item WHERE 1 AND id = 1"),
     ("affinity", "CREATE TABLE b3(a bigint); INSERT INTO b3 VALUES ('x')"),
+    ("glob", "SELECT id FROM item WHERE lower(name) GLOB 't*'"),
+    ("like", "SELECT id FROM item WHERE name LIKE ('te' || 'a') ORDER BY 1 NULLS FIRST"),
+    ("reserved", "CREATE TABLE user(a bigint)"),
+    ("reserved", "SELECT user FROM (SELECT name AS user FROM item WHERE id = 1) AS t"),
+    ("count", "SELECT count() FROM item"),
+    ("truth", "SELECT EXISTS (SELECT 1 FROM sale)"),
+    ("join", "SELECT i.id FROM item i JOIN sale"),
+    ("join", "SELECT i.id FROM item i LEFT JOIN sale CROSS JOIN \"Town\" WHERE i.id = 1"),
+    ("distinct", "SELECT DISTINCT name FROM item ORDER BY id NULLS FIRST"),
+    ("cast", "SELECT CAST(price AS bigint) FROM item WHERE id = 2"),
+    ("cast", "SELECT CAST(name AS varchar(2)) FROM item WHERE id = 1"),
+    ("cast", "SELECT CAST(name AS char) FROM item WHERE id = 1"),
+    ("nulls", "SELECT id FROM item ORDER BY flag NULLS FIRST, stock"),
+    (
+        "nulls",
+        "SELECT id FROM (SELECT id FROM item ORDER BY stock LIMIT 1) AS t ORDER BY id NULLS FIRST",
+    ),
+    (
+        "nulls",
+        "SELECT s.count FROM \"Town\" t LEFT JOIN sale s ON s.item = t.tid + 1 ORDER BY s.count",
+    ),
+    (
+        "bare-column",
+        "SELECT flag, (SELECT name FROM item j GROUP BY j.flag LIMIT 1) FROM item GROUP BY flag",
+    ),
 ];
 
 /// Statements that answer alike.
@@ -151,6 +176,24 @@ const CLEAN: &[&str] = &[
     "INSERT INTO \"Town\"(label, \"Land\") VALUES ('x', NULL) RETURNING label",
     "INSERT INTO sale VALUES (1, 9) ON CONFLICT (item)
      DO UPDATE SET count = sale.count + 1 RETURNING count",
+    "SELECT current_price FROM (SELECT price AS current_price FROM item WHERE id = 1) AS t",
+    "SELECT id FROM item WHERE id IN (SELECT item FROM sale WHERE count > 3) GROUP BY id",
+    "SELECT id FROM item WHERE name LIKE '%-%' OR price / nullif(stock, 0) < 1",
+    "SELECT sum(price), avg(price) FROM item WHERE id < 3",
+    "SELECT flag, count(*) FROM item GROUP BY flag ORDER BY count(*) DESC, min(id) NULLS FIRST",
+    "SELECT DISTINCT name, price AS p FROM item ORDER BY name NULLS FIRST, p NULLS FIRST",
+    "SELECT i.id FROM item i CROSS JOIN sale JOIN \"Town\" t ON t.tid = i.id WHERE t.tid = 1",
+    "SELECT t.label AS label FROM \"Town\" t LEFT JOIN sale s ON s.item = t.tid
+     ORDER BY label, t.tid",
+    "SELECT count FROM sale ORDER BY count",
+    "SELECT i.stock AS any, CAST(i.stock AS bigint) FROM item i WHERE id = 1",
+];
+
+/// Statements with one rule alone.
+const NARROW: &[(&str, &str)] = &[
+    ("type", "ALTER TABLE item ADD COLUMN code char(3)"),
+    ("type", "ALTER TABLE item ADD COLUMN done boolean NOT NULL DEFAULT FALSE"),
+    ("collation", "SELECT label FROM \"Town\" ORDER BY label COLLATE NOCASE"),
 ];
 
 /// The findings of a text, with the schema beside it.
@@ -235,6 +278,12 @@ fn each_planted_difference_is_found_and_is_one() {
             wrong.push(format!("a difference: {sql}: {here:?} {there:?}"));
         }
     }
+    for (rule, sql) in NARROW {
+        let found = findings(directory.path(), sql);
+        if found.len() != 1 || found[0]["rule"] != *rule {
+            wrong.push(format!("not {rule} alone: {sql}: {found:?}"));
+        }
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(PLANTED.len() >= 50);
 }
@@ -251,12 +300,16 @@ fn places_are_told_by_line_and_column_also_in_a_database() {
     let plain = Connection::open(&file).expect("it works");
     // That of the engine is not the user's.
     plain
-        .execute_batch(&format!("CREATE TABLE t(a INTEGER) STRICT; {}", crate::export::OF_ENGINE))
+        .execute_batch(&format!(
+            "CREATE TABLE t(a INTEGER) STRICT; {};
+             CREATE TABLE u(a INTEGER PRIMARY KEY AUTOINCREMENT) STRICT",
+            crate::export::OF_ENGINE
+        ))
         .expect("it works");
     drop(plain);
     let output = monolite(&["lint", "--portable", file.to_str().expect("plain")]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
     assert!(said.contains("shop.db t:1:16: type: a: "), "{said}");
-    assert!(complaint(&output).contains("PostgreSQL treats 2 places otherwise"));
+    assert!(complaint(&output).contains("PostgreSQL treats 5 places otherwise"));
 }

@@ -9,6 +9,7 @@ mod bench;
 #[cfg(feature = "developer")]
 mod conform;
 mod export;
+mod failover;
 mod files;
 mod follow;
 mod handover;

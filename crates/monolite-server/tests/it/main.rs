@@ -10,6 +10,7 @@ mod browser;
 mod client;
 mod dashboard;
 mod drain;
+mod failover;
 mod hrana;
 mod keys;
 mod model;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use monolite::Options;
 use monolite::archive::ArchiveToken;
 use monolite_archive::{Archive, Target};
+use monolite_server::ArchiveConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the primary says that it is.
 const ADDRESS: &str = "https://primary.example.com";
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_so() {
         assert!(since.elapsed() < PATIENCE, "{what}");
@@ -30,10 +31,17 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// A primary of one database, with a table, whose archive is in the directory.
 fn primary(archive: &Path) -> Served {
+    primary_with(archive, |_| ())
+}
+
+/// One whose archive `set` has configured.
+pub(crate) fn primary_with(archive: &Path, set: impl FnOnce(&mut ArchiveConfig)) -> Served {
     let served = Served::with(|directory, config| {
         config.file = Some(directory.join("one.db"));
         let text = format!("url = '{}'\naddress = '{ADDRESS}'", archive.display());
-        config.archive = Some(toml::from_str(&text).unwrap());
+        let mut archive = toml::from_str(&text).unwrap();
+        set(&mut archive);
+        config.archive = Some(archive);
     });
     served.stream().execute("CREATE TABLE t(x)").unwrap();
     wait_until("it has a token", || token_of(&served, "UPDATE t SET x = x") != "unknown");
@@ -53,7 +61,7 @@ fn replica_of(archive: &Path, file: impl FnOnce(&Path) -> std::path::PathBuf) ->
 }
 
 /// A pipeline of one statement: its status, its token, and its one result.
-fn ask(served: &Served, token: Option<&str>, sql: &str) -> (u16, Option<String>, Value) {
+pub(crate) fn ask(served: &Served, token: Option<&str>, sql: &str) -> (u16, Option<String>, Value) {
     let requests = json!([{ "type": "execute", "stmt": { "sql": sql } }]);
     let mut request = agent().post(format!("{}/v2/pipeline", served.url));
     if let Some(token) = token {
@@ -67,7 +75,7 @@ fn ask(served: &Served, token: Option<&str>, sql: &str) -> (u16, Option<String>,
 }
 
 /// The token of a write at the primary.
-fn token_of(primary: &Served, sql: &str) -> String {
+pub(crate) fn token_of(primary: &Served, sql: &str) -> String {
     let (status, token, result) = ask(primary, None, sql);
     assert_eq!((status, &result["type"]), (200, &json!("ok")), "{result}");
     token.expect("it has an archive")
@@ -81,7 +89,7 @@ fn value(replica: &Served, token: &str, sql: &str) -> Value {
 }
 
 /// The status and the body of a GET.
-fn look(url: &str) -> (u16, Value) {
+pub(crate) fn look(url: &str) -> (u16, Value) {
     let mut answer = agent().get(url).call().unwrap();
     (answer.status().as_u16(), answer.body_mut().read_json().unwrap())
 }
@@ -208,7 +216,8 @@ fn token_that_cannot_come_is_an_error_of_its_own() {
     let later = ArchiveToken { epoch: 99, ..known }.to_string();
     for wrong in ["7", "unknown", &stranger, &later] {
         assert_eq!(refused(wrong), (400, "TOKEN_INVALID".into()), "{wrong}");
-        assert_eq!(ask(&primary, Some(wrong), "SELECT 1").0, 200, "the primary has all it has");
+        let at_primary = ask(&primary, Some(wrong), "SELECT 1").0;
+        assert_eq!(at_primary, if wrong == later { 503 } else { 200 }, "it has all of its own");
     }
     assert!(began.elapsed() < Duration::from_secs(20), "none is waited for");
     // A write that was not archived when its primary was lost.

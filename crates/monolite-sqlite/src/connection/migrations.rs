@@ -46,15 +46,11 @@ impl Migrations<'_> {
     /// Those of SQLite, with the statement; `SQLITE_AUTH` for what is refused. The statements
     /// before it have been run.
     pub fn run(self, sql: &str, rebuilt: &[String]) -> Result<(), FailedStatement> {
-        let mut left: Vec<&String> = rebuilt.iter().collect();
+        let is_of = |creation: &Creation<'_>| {
+            rebuilt.iter().any(|name| name.eq_ignore_ascii_case(&creation.table))
+        };
         let mut pieces = scan::statements(sql).peekable();
         while let Some(piece) = pieces.next() {
-            let is_of = |creation: &Creation<'_>| {
-                let is_it = |name: &&String| name.eq_ignore_ascii_case(&creation.table);
-                let is_rebuilt = rebuilt.iter().any(|name| is_it(&name));
-                left.retain(|name| !is_it(name));
-                is_rebuilt
-            };
             let Some(creation) = Creation::read(piece).filter(is_of) else {
                 let migrating = || self.0.authorizer.drops.migrating();
                 let ran = self.0.execute_piece(piece, migrating, refuse_parameters);
@@ -69,10 +65,20 @@ impl Migrations<'_> {
             let rebuilt = self.0.rebuild(&creation, select);
             rebuilt.map_err(|error| FailedStatement::new(sql, piece, error))?;
         }
-        let missing = left.first().map(|name| {
+        self.read(sql, rebuilt).map_err(|error| FailedStatement::new(sql, sql, error))
+    }
+
+    /// Sees whether the migration `sql` has a `CREATE TABLE` of each of `rebuilt`.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when it has not.
+    pub fn read(self, sql: &str, rebuilt: &[String]) -> Result<()> {
+        let created: Vec<_> = scan::statements(sql).filter_map(Creation::read).collect();
+        let is_missing =
+            |name: &&String| !created.iter().any(|it| it.table.eq_ignore_ascii_case(name));
+        refuse(rebuilt.iter().find(is_missing).map(|name| {
             format!("a rebuild of {name} is declared, and there is no CREATE TABLE {name}; add it")
-        });
-        refuse(missing).map_err(|error| FailedStatement::new(sql, sql, error))
+        }))
     }
 
     /// Sees whether a user may say the query, in which no name in double quotes is a text.

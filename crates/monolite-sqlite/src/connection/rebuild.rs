@@ -149,8 +149,8 @@ impl<'c> Rebuild<'c> {
             // One by one, into all unique indexes.
             self.execute(&format!("DELETE FROM main.{SHADOW}"))?;
             self.create_indexes(&new)?;
-            let found = fill.find_refused(self.connection.raw(), "")?;
-            self.faults.rows = found.map(|text| self.with_names(text));
+            let (_, found) = fill.copy_what_fits(self.connection.raw(), "")?;
+            self.faults.rows = found.told(fill::REMEDY).map(|text| self.with_names(text));
         }
         self.swap(&new)?;
         let is_whole = self.faults.rows.is_none();
@@ -179,7 +179,7 @@ impl<'c> Rebuild<'c> {
                 self.table
             ));
         }
-        self.faults.rows = lost.map(|text| self.with_names(text));
+        self.faults.rows = lost.told(fill::REMEDY).map(|text| self.with_names(text));
         Ok(true)
     }
 

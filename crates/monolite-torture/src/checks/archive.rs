@@ -4,9 +4,9 @@
 //! # Algorithm
 //! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]),
 //! N/10 stores that are dead or in bad weather ([`stores`]), N/20 each of primaries that are
-//! replaced ([`takeovers`]) and of databases whose wall clock jumps a hundred times ([`clocks`]),
-//! and N/2 pairs of openings at once ([`openings`]). Each part has its own controls. Cases of a
-//! part run side by side.
+//! replaced ([`takeovers`]), of followers that replace them ([`successions`]) and of databases
+//! whose wall clock jumps a hundred times ([`clocks`]), and N/2 pairs of openings at once
+//! ([`openings`]). Each part has its own controls. Cases of a part run side by side.
 //!
 //! # Not here
 //! The protocol by which one process at a time makes history is simulated in the tests of
@@ -20,6 +20,7 @@ mod gateless;
 mod kills;
 mod openings;
 mod stores;
+mod successions;
 mod takeovers;
 mod weather;
 
@@ -42,7 +43,11 @@ pub(super) static CHECK: Check = Check {
     modest: 60,
     total: |amount| PARTS.iter().map(|part| (part.share)(amount)).sum(),
     run,
-    roles: &[(child::ROLE, child::play), (clocks::ROLE, clocks::play)],
+    roles: &[
+        (child::ROLE, child::play),
+        (clocks::ROLE, clocks::play),
+        (successions::ROLE, successions::play),
+    ],
 };
 
 /// Cases of one part that run side by side. A child waits for the disk most of its short life.
@@ -62,11 +67,12 @@ struct Part {
 }
 
 /// In the order in which they are run.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part { run: openings::run, share: |amount| PAIRS * rare(amount) },
     Part { run: kills::run, share: |amount| amount },
     Part { run: clocks::run, share: rare },
     Part { run: takeovers::run, share: rare },
+    Part { run: successions::run, share: rare },
     Part { run: stores::run, share: |amount| 2 * rare(amount) },
     Part { run: cuts::run, share: |amount| amount.div_ceil(5) },
 ];

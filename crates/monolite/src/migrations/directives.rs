@@ -103,12 +103,16 @@ struct Comment<'s> {
 }
 
 impl Comment<'_> {
-    /// Whether its first word is `monolite`, in whatever case.
+    /// Whether its first word is `monolite`, in whatever case, or it says what a directive does, at
+    /// its begin or behind one word: `-- monolit: rebuild=t`.
     fn looks_like_directive(&self) -> bool {
         let text = self.text.trim_start_matches(['-', '/', '*', ' ', '\t', '\n']);
-        let (Some(word), rest) = (text.get(..8), text.get(8..).unwrap_or("")) else { return false };
-        let goes_on = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-        word.eq_ignore_ascii_case("monolite") && !goes_on
+        let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+        let (word, rest) = text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()));
+        let said = rest.strip_prefix(':').map_or(text, str::trim_start).to_ascii_lowercase();
+        word.eq_ignore_ascii_case("monolite")
+            || said.starts_with("rebuild=")
+            || said.starts_with("foreign_keys=")
     }
 }
 

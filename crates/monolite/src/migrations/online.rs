@@ -19,7 +19,8 @@
 //! # Not here
 //! What the steps do, and what is in the file: `monolite-sqlite`, `connection/rebuild/online`.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,9 @@ const COMPARED: u32 = 20_000;
 /// Of the rows of a step, as many may have changed when the tables are exchanged: they lie
 /// anywhere, and take about a millisecond. Twice as many each time that there were more.
 const AT_SWAP: u32 = 16;
+
+/// With so many rows that do not fit it ends: each step looks for them one by one.
+const LEFT: usize = 1_000;
 
 /// How long is rested when the WAL or the queue is full.
 const FULL_REST: Duration = Duration::from_millis(200);
@@ -211,14 +215,22 @@ impl Online<'_> {
         };
         let Some(plan) = self.alone(begin)? else { return Ok(false) };
         let (mut is_verified, mut failures) = (false, 0);
-        let start = |most| self.step(migration, &plan, most);
+        // Rows that do not fit: they are looked at again in the end, when all are known.
+        let left = RefCell::new(BTreeSet::new());
+        let start = |most| self.step(migration, &plan, most, Some(left.borrow().clone()));
         self.steps(start, |done, pace| {
             // `None`: another process has ended it.
             let Some((step, state, taken)) = done else { return Ok(true) };
             self.job.tell(state.rows, state.total.max(state.rows));
             pace.note(&taken);
             let is_even = step.is_copied && !step.is_behind;
-            if is_even && is_verified {
+            left.borrow_mut().extend(step.left);
+            let count = left.borrow().len();
+            if is_even && count > 0 || count >= LEFT {
+                let all = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(pace.most);
+                self.step(migration, &plan, all, None).wait()?;
+                left.borrow_mut().clear();
+            } else if is_even && is_verified {
                 let most = (pace.most / AT_SWAP) << failures.min(8);
                 failures += 1;
                 return self.swap(migration, &plan, table, most);
@@ -281,18 +293,20 @@ impl Online<'_> {
         Ok(size.rows)
     }
 
-    /// One step; `None` when the rebuild is over, by another process.
+    /// One step, see [`monolite_sqlite::Online::step`]; `None` when the rebuild is over, by another
+    /// process.
     fn step(
         &self,
         migration: &Arc<Migration>,
         plan: &Arc<OnlinePlan>,
         most: u32,
+        left: Option<BTreeSet<i64>>,
     ) -> Write<Option<(Step, Rebuilding, Taken)>> {
         let (of, plan, queue) = (Arc::clone(migration), Arc::clone(plan), Arc::clone(self.writes));
         self.among_others(move |tx| {
             let long = Stopwatch::start();
             let Some(state) = of.goes_on(tx)? else { return Ok(None) };
-            let step = tx.rebuild_online(|online| online.step(&plan, most))?;
+            let step = tx.rebuild_online(|online| online.step(&plan, most, left.as_ref()))?;
             let taken = Taken { rows: step.rows, long: long.elapsed(), behind: queue.len() };
             Ok(Some((step, state, taken)))
         })
@@ -442,7 +456,7 @@ impl Migration {
         tx.rebuild_online(|online| {
             let sql = (&*self.sql, table);
             let plan = online.begin(self.key(), sql, 0)?;
-            while !online.step(&plan, u32::MAX)?.is_copied {}
+            while !online.step(&plan, u32::MAX, None)?.is_copied {}
             let is_swapped = online.swap(&plan, sql, u32::MAX)?;
             assert!(is_swapped, "all is copied");
             while !online.clean(u32::MAX)? {}

@@ -90,8 +90,9 @@ impl Migrations {
     /// tables that are to be rebuilt.
     ///
     /// # Errors
-    /// `Invalid` when something is wrong with those that were applied, and for one that rebuilds a
-    /// table online with other statements than that takes; those of
+    /// `Invalid` when something is wrong with those that were applied, for one that has no `CREATE
+    /// TABLE` of a table that it rebuilds, and for one that rebuilds a table online that has no
+    /// `INTEGER PRIMARY KEY`, or with other statements than that takes; those of
     /// [`Read::wait`](crate::Read::wait). What else is refused [`Migrations::dry_run`] finds.
     pub fn plan<E>(&self, db: &Database<E>) -> Result<Vec<Planned>> {
         let (all, db) = (self.clone(), db.with_error::<Error>());
@@ -156,6 +157,8 @@ impl Migrations {
 impl Migration {
     fn plan(&self, tx: &ReadTx<'_>) -> Result<Planned> {
         let online = self.directives.online.as_ref();
+        tx.read_rebuilds(&self.sql, &self.directives.rebuilds)
+            .map_err(|error| self.named_in(error))?;
         let a_second = if online.is_some() { ROWS_A_SECOND_ONLINE } else { ROWS_A_SECOND };
         let plan = |table: &String| {
             let count = |sql: &str, table: &[&str]| {

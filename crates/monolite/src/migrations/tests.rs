@@ -41,7 +41,14 @@ fn they_are_in_the_order_of_their_numbers_which_are_different() {
 #[test]
 fn directives_are_found_before_the_first_statement() {
     let of = |sql: &str| directives::read("1_a.sql", sql).map(|it| it.foreign_keys);
-    for sql in ["", "SELECT 1", "-- why\nSELECT '-- monolite: foreign_keys=off'", "-- monolite_x"] {
+    for sql in [
+        "",
+        "SELECT 1",
+        "-- why\nSELECT '-- monolite: foreign_keys=off'",
+        "-- monolite_x",
+        "-- why: rebuild a",
+        "-- PRAGMA foreign_keys=off",
+    ] {
         assert_eq!(of(sql).unwrap(), ForeignKeys::On, "{sql}");
     }
     let line = "-- monolite: foreign_keys=off";
@@ -84,6 +91,10 @@ fn what_looks_like_a_directive_and_is_none_is_refused() {
         "CREATE TABLE t(v);\n-- monolite: foreign_keys=off\n",
         "SELECT 'it''s'; -- monolite: foreign_keys=off",
         "SELECT [a'b]; --  MONOLITE",
+        "-- monolit: rebuild=a\n",
+        "-- Monoltie:Rebuild=a online\n",
+        "-- rebuild=a\n",
+        "-- foreign_keys=off\n",
     ] {
         let error = directives::read("1_a.sql", sql).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -19,6 +19,7 @@ const COPYING: &str = "Whether a full copy is due; the field says why.";
 const FOLLOWERS: &str = "How many followers stream.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
+const REPLACED: &str = "Whether another primary has taken over; the field says where it is.";
 
 /// A statistic of the table.
 #[derive(Clone, Copy)]
@@ -115,6 +116,7 @@ impl Shown for Option<ArchiveStats> {
             followers,
             failed_requests,
             last_error,
+            successor,
         } = self.clone().unwrap_or_default();
         let parts = [
             ("epoch", "epoch", EPOCH, epoch as f64),
@@ -126,6 +128,7 @@ impl Shown for Option<ArchiveStats> {
             ("followers", "followers", FOLLOWERS, followers as f64),
             ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
             ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
+            ("successor", "is_replaced", REPLACED, f64::from(successor.is_some())),
         ];
         let figure = |(part, name, help, is): (&str, &str, _, _)| {
             let is = is_there.then_some(is);

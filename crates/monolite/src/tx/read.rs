@@ -260,15 +260,28 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.migrations().applied()?)
     }
 
-    /// How far the online rebuild of a table is, if one is under way.
+    /// As [`monolite_sqlite::Online::read`].
     ///
     /// # Errors
-    /// Those of SQLite.
+    /// Those of it.
     pub(crate) fn read_online(&self, sql: &str, table: &str) -> Result<()> {
         let _running = self.enter("reading an online rebuild")?;
         Ok(self.connection.online().read(sql, table)?)
     }
 
+    /// As [`monolite_sqlite::Migrations::read`].
+    ///
+    /// # Errors
+    /// Those of it.
+    pub(crate) fn read_rebuilds(&self, sql: &str, rebuilt: &[String]) -> Result<()> {
+        let _running = self.enter("reading a migration")?;
+        Ok(self.connection.migrations().read(sql, rebuilt)?)
+    }
+
+    /// How far the online rebuild of a table is, if one is under way.
+    ///
+    /// # Errors
+    /// Those of SQLite.
     pub(crate) fn rebuilding(&self) -> Result<Option<Rebuilding>> {
         let _running = self.enter("finding an online rebuild")?;
         Ok(self.connection.online().state()?)

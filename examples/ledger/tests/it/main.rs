@@ -6,6 +6,7 @@
 
 mod answers;
 mod client;
+mod failover;
 mod money;
 mod patroni;
 mod postgresql;

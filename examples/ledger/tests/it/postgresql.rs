@@ -4,15 +4,12 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use monolite_postgres::{Database, Engine as _, EngineTransaction as _, Options, Transaction};
+use monolite_postgres::{Database, Engine as _, EngineTransaction as _, Options};
 use monolite_testkit::postgres::{Reach, Server, find_binaries, find_other_binaries};
 use monolite_testkit::postgres_proxy::{Profile, Proxy};
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 
 use crate::answers::{Fixture, SUITE};
 use crate::money::{Load, run_and_audit, wait_for};
@@ -77,7 +74,7 @@ impl Ground {
 }
 
 /// Says in the list of the gate that `test` could not run, where `needed` is not there.
-fn or_skip<T>(test: &str, needed: anyhow::Result<T>) -> Option<T> {
+pub(crate) fn or_skip<T>(test: &str, needed: anyhow::Result<T>) -> Option<T> {
     needed
         .inspect_err(|reason| {
             println!("skipped: {test}: {reason}");
@@ -106,7 +103,7 @@ fn url(port: u16) -> String {
 }
 
 /// Of whichever of two servers is the leader.
-fn url_of_pair([one, two]: [u16; 2]) -> String {
+pub(crate) fn url_of_pair([one, two]: [u16; 2]) -> String {
     format!(
         "postgres://monolite@127.0.0.1:{one},127.0.0.1:{two}/postgres\
          ?target_session_attrs=read-write&options=-c%20enable_seqscan%3Doff"
@@ -211,65 +208,9 @@ fn nothing_acknowledged_is_lost_or_doubled_by_a_failover() {
 fn nothing_acknowledged_is_lost_or_doubled_when_patroni_fails_over() {
     let Some(programs) = or_skip("a failover by Patroni", find_programs()) else { return };
     let mut pair = Pair::start(&programs);
-    let url = url_of_pair(pair.ports());
-    let service = Service::on_postgresql(&url, Options::new());
-    let runtime = Runtime::new().unwrap();
-    let db = runtime.block_on(async {
-        let db = Database::connect(&url).await.unwrap();
-        // No constraint keeps a row from being there twice.
-        let sql = "CREATE TABLE written (what TEXT NOT NULL)";
-        db.transact(async |tx| tx.execute_batch(sql).await).await.unwrap();
-        db
-    });
-    let is_over = Arc::new(AtomicBool::new(false));
-    let writer = |writer| runtime.spawn(write(db.clone(), writer, Arc::clone(&is_over)));
-    let writers: Vec<_> = (0..WRITERS).map(writer).collect();
+    let service = Service::on_postgresql(&url_of_pair(pair.ports()), Options::new());
     run_and_audit(&service.base, LOAD, |progress| {
         wait_for(progress, LOAD.all() / 2);
         pair.kill_leader();
     });
-    is_over.store(true, Ordering::Relaxed);
-    let written = writers.into_iter().flat_map(|it| runtime.block_on(it).unwrap());
-    let (mut at, found): (Vec<Instant>, Vec<bool>) = written.unzip();
-    at.sort_unstable();
-    let gap = at.windows(2).map(|two| two[1] - two[0]).max().unwrap();
-    let acknowledged = i64::try_from(at.len()).unwrap();
-    let (rows, different) = runtime.block_on(async {
-        let sql = "SELECT count(*), count(DISTINCT what) FROM written";
-        let counts = async |tx: Transaction| {
-            tx.query_row(sql, (), |row| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?))).await
-        };
-        db.read(counts).await.unwrap()
-    });
-    let (lost, doubled) = (acknowledged - different, rows - different);
-    let found = found.into_iter().filter(|it| *it).count();
-    println!("{acknowledged} acknowledged, {lost} lost, {doubled} doubled, {found} by their key");
-    println!("the longest gap without writes: {gap:?}");
-    assert_eq!((lost, doubled), (0, 0));
-}
-
-/// More than one, so that some have sent COMMIT when the leader is killed.
-const WRITERS: usize = 16;
-
-/// Much longer than a failover.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Commits one row after the other with a key, each until it is acknowledged. Says when it was, and
-/// whether its key has told that a COMMIT with a lost answer happened.
-async fn write(db: Database, writer: usize, is_over: Arc<AtomicBool>) -> Vec<(Instant, bool)> {
-    let (mut written, start, mut is_open) = (Vec::new(), Instant::now(), false);
-    while is_open || !is_over.load(Ordering::Relaxed) {
-        let key = format!("{writer} {}", written.len());
-        let once = db.transact_once(&key, async |tx| {
-            tx.execute("INSERT INTO written VALUES (?1)", [&key]).await?;
-            Ok(((), ""))
-        });
-        let done = once.await;
-        is_open = done.is_err();
-        match done {
-            Ok(done) => written.push((Instant::now(), done.is_repeated())),
-            Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
-        }
-    }
-    written
 }

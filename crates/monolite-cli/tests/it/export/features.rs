@@ -527,6 +527,23 @@ const DOUBTS: &[Feature] = &[
         ],
     ),
     (
+        "orders of NULLs, and the local time",
+        "CREATE TABLE f52(a INTEGER, b INTEGER, at TEXT DEFAULT (datetime('now', 'localtime')))
+         STRICT; INSERT INTO f52(a, b) VALUES (1, NULL), (2, 5), (3, 7), (NULL, 6);
+         CREATE VIEW f52_v AS SELECT a, row_number() OVER (ORDER BY b ROWS BETWEEN UNBOUNDED
+             PRECEDING AND CURRENT ROW) AS n, row_number() OVER (PARTITION BY 1 ORDER BY
+             coalesce(a, 0) > 9, a DESC) AS m FROM f52 WHERE b IN (5, 6) OR b IS NULL
+             ORDER BY a, b NULLS LAST LIMIT 3;",
+        &[("carried", "view", "f52_v", ""), ("changed", "default", "f52.at", "time zone")],
+        &[
+            ("SELECT string_agg(concat_ws('/', a, n, m), ' ' ORDER BY a NULLS FIRST) FROM f52_v",
+             "3/3 1/1/2 2/2/1"),
+            ("SET timezone = 'Asia/Tokyo'; INSERT INTO f52(a) VALUES (9); SELECT count(*) FROM f52
+              WHERE abs(extract(epoch FROM at::timestamp AT TIME ZONE 'Asia/Tokyo' - now())) < 60",
+             "1"),
+        ],
+    ),
+    (
         "tables of the engine",
         crate::export::OF_ENGINE,
         &[],

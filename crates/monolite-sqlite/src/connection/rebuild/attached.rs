@@ -214,8 +214,13 @@ impl Compiled {
     /// Of what works, as `before`: what reads other columns than it did, for `table` has lost the
     /// columns `gone`. SQLite looks for a name outside of a subquery where it is not inside.
     pub(super) fn read_anew(&self, before: &Compiled, table: &str, gone: &[String]) -> Vec<String> {
+        let has = |columns: &[String], column: &str| {
+            columns.iter().any(|it| it.eq_ignore_ascii_case(column))
+        };
+        // Of the table, or of a view of all its columns.
         let is_gone = |(of, column): &(String, String)| {
-            of.eq_ignore_ascii_case(table) && gone.iter().any(|it| it.eq_ignore_ascii_case(column))
+            of.eq_ignore_ascii_case(table) && has(gone, column)
+                || self.views.get(of).is_some_and(|columns| !has(columns, column))
         };
         let mut anew = Vec::new();
         for (what, (was, sql)) in &before.reads {
@@ -225,10 +230,13 @@ impl Compiled {
                 true => names_one(sql, &it.1),
                 false => !is.contains(it) && !it.1.is_empty(),
             };
-            let lost = was.iter().filter(is_lost).map(|(_, column)| {
-                format!("{what} (in a subquery, {column} would be another table's column)")
-            });
-            anew.extend(lost);
+            for (_, column) in was.iter().filter(is_lost) {
+                let lost =
+                    format!("{what} (in a subquery, {column} would be another table's column)");
+                if anew.last() != Some(&lost) {
+                    anew.push(lost);
+                }
+            }
         }
         anew
     }

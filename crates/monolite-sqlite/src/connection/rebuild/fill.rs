@@ -12,6 +12,9 @@ use crate::names::quoted;
 /// Rows that are named; a log shows them on one screen.
 const NAMED: usize = 10;
 
+/// Keys of such rows that are kept: more than a step of an online rebuild has rows.
+const KEPT: usize = 100_000;
+
 /// Bytes of a value that are shown.
 const SHOWN: usize = 40;
 
@@ -34,8 +37,6 @@ pub(super) struct Fill {
     pub(super) key: Vec<usize>,
     /// Whether a value may be another one than in the old table.
     pub(super) may_differ: bool,
-    /// What to do about rows that the new table does not take.
-    pub(super) remedy: &'static str,
 }
 
 /// What the key of the old table is called in a SELECT that an online rebuild limits to some rows.
@@ -45,8 +46,9 @@ const OLD_KEY: &str = "monolite_key";
 /// otherwise than the SELECT alone.
 const GIVEN: &str = "monolite_given";
 
-const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert them by a \
-                      SELECT behind it";
+/// What to do about rows that the new table does not take.
+pub(super) const REMEDY: &str = "correct them in a statement before the CREATE TABLE, or convert \
+                                 them by a SELECT behind it";
 
 impl Fill {
     /// That of `select`, or of the columns with the same names.
@@ -106,8 +108,7 @@ impl Fill {
             None => (format!("SELECT {values_from}"), String::new()),
             Some(select) => (head_of(&given, own(select)), format!(") SELECT {values_from}")),
         };
-        let remedy = REMEDY;
-        Ok(Fill { targets, values, given, head, tail, key, may_differ, remedy })
+        Ok(Fill { targets, values, given, head, tail, key, may_differ })
     }
 
     /// Has the SELECT, which can be limited to some rows by what comes behind it, give the old
@@ -140,15 +141,32 @@ impl Fill {
     ///
     /// # Errors
     /// Those of SQLite; of a row that the new table does not take, with some of the others in it.
-    pub(super) fn copy(
+    pub(super) fn copy(&self, connection: &Connection, only: &str) -> Result<(u64, Found)> {
+        if self.may_differ {
+            return self.copy_each(connection, only, |_| false);
+        }
+        let insert = format!("{} {}", self.into(), self.source(only));
+        Ok((connection.execute(&insert, ())? as u64, Found::default()))
+    }
+
+    /// The same, without the rows that the new table does not take: they are found, too.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(super) fn copy_what_fits(
         &self,
         connection: &Connection,
         only: &str,
-    ) -> Result<(u64, Option<String>)> {
-        if !self.may_differ {
-            let insert = format!("{} {}", self.into(), self.source(only));
-            return Ok((connection.execute(&insert, ())? as u64, None));
-        }
+    ) -> Result<(u64, Found)> {
+        self.copy_each(connection, only, is_of_row)
+    }
+
+    fn copy_each(
+        &self,
+        connection: &Connection,
+        only: &str,
+        is_left_out: fn(&rusqlite::Error) -> bool,
+    ) -> Result<(u64, Found)> {
         let returned: Vec<_> = self.targets.iter().map(|it| quoted(it)).collect();
         let insert = format!("{} RETURNING {}", self.insert_one(), returned.join(", "));
         let (mut insert, mut found) = (connection.prepare(&insert)?, Found::default());
@@ -159,18 +177,26 @@ impl Fill {
             count += 1;
             self.bind(&mut insert, row)?;
             let mut inserted = insert.raw_query();
-            let Some(new) = inserted.next()? else { continue };
+            let new = match inserted.next() {
+                Err(error) if is_left_out(&error) => {
+                    found.is_refused = true;
+                    self.note(row, &super::reason(&error), &mut found)?;
+                    continue;
+                }
+                new => new?,
+            };
+            let Some(new) = new else { continue };
             for (at, target) in self.targets.iter().enumerate() {
                 let (old, new) = (row.get_ref(at)?, new.get_ref(at)?);
                 if !is_kept(old, new, &mut as_text)? {
                     let lost = format!("{target}: {} would become {}", shown(old), shown(new));
-                    found.add(|| Ok(self.name(row)? + &lost))?;
+                    self.note(row, &lost, &mut found)?;
                     break;
                 }
             }
             while inserted.next()?.is_some() {}
         }
-        Ok((count, found.told("would lose a part of a value", self.remedy)))
+        Ok((count, found))
     }
 
     /// Inserts one row, with its values as parameters.
@@ -185,29 +211,15 @@ impl Fill {
         })
     }
 
-    /// Says which rows the new table does not take; those that it takes are in it.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub(super) fn find_refused(
-        &self,
-        connection: &Connection,
-        only: &str,
-    ) -> Result<Option<String>> {
-        let (mut insert, mut found) = (connection.prepare(&self.insert_one())?, Found::default());
-        let mut select = connection.prepare(&self.source(only))?;
-        let mut rows = select.query(())?;
-        while let Some(row) = rows.next()? {
-            self.bind(&mut insert, row)?;
-            match insert.raw_execute() {
-                Err(error) if is_of_row(&error) => {
-                    let why = super::reason(&error);
-                    found.add(|| Ok(self.name(row)? + &why))?;
-                }
-                done => drop(done?),
-            }
+    fn note(&self, row: &Row<'_>, why: &str, found: &mut Found) -> Result<()> {
+        found.count += 1;
+        if found.named.len() < NAMED {
+            found.named.push(self.name(row)? + why);
         }
-        Ok(found.told("cannot be in the new table", self.remedy))
+        if let (true, [at]) = (found.keys.len() < KEPT, &self.key[..]) {
+            found.keys.extend(row.get_ref(*at)?.as_i64());
+        }
+        Ok(())
     }
 
     /// What tells a row from others, before what is said of it; nothing where the key is new.
@@ -218,23 +230,23 @@ impl Fill {
     }
 }
 
-/// Rows that were found.
+/// Rows that cannot be in the new table as they are.
 #[derive(Default)]
-struct Found {
-    count: u64,
+pub(super) struct Found {
+    pub(super) count: u64,
+    /// Whether it has not taken one of them; otherwise they would lose something in it.
+    is_refused: bool,
     named: Vec<String>,
+    /// Their keys, if these are numbers; of so many at most as a step may have.
+    pub(super) keys: Vec<i64>,
 }
 
 impl Found {
-    fn add(&mut self, name: impl FnOnce() -> Result<String>) -> Result<()> {
-        self.count += 1;
-        if self.named.len() < NAMED {
-            self.named.push(name()?);
-        }
-        Ok(())
-    }
-
-    fn told(self, what: &str, remedy: &str) -> Option<String> {
+    pub(super) fn told(self, remedy: &str) -> Option<String> {
+        let what = match self.is_refused {
+            true => "cannot be in the new table",
+            false => "would lose a part of a value",
+        };
         let more = self.count - self.named.len() as u64;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         let rows = if self.count == 1 { "1 row" } else { &format!("{} rows", self.count) };

@@ -31,6 +31,8 @@
 mod exchange;
 mod plan;
 
+use std::collections::BTreeSet;
+
 use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension as _, Result, Row, ToSql, ffi};
 
@@ -42,7 +44,7 @@ use crate::connection::keys::is_missing;
 use crate::names::{self, DIRTY, REBUILD, quoted};
 use crate::scan;
 pub use plan::OnlinePlan;
-use plan::{keys_of, triggers};
+use plan::{Unfit, keys_of, triggers, without_key};
 
 /// The online rebuild in the file, from [`Connection::online`].
 #[derive(Clone, Copy)]
@@ -94,7 +96,7 @@ pub struct Room {
 }
 
 /// What one step has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Rows that were copied, changed ones again.
     pub rows: u64,
@@ -102,6 +104,14 @@ pub struct Step {
     pub is_behind: bool,
     /// Whether all rows are copied, but those that have changed.
     pub is_copied: bool,
+    /// The keys of rows that cannot be in the new table, and count as changed.
+    pub left: Vec<i64>,
+}
+
+/// Gives the keys of changed rows, but those in `left`; more conditions can be behind it.
+fn dirty(left: Option<&BTreeSet<i64>>) -> String {
+    let left: Vec<_> = left.into_iter().flatten().map(i64::to_string).collect();
+    format!("SELECT key FROM main.{DIRTY} WHERE key NOT IN ({})", left.join(", "))
 }
 
 /// What a migration declares.
@@ -238,12 +248,18 @@ impl Online<'_> {
         Ok(Room { rows, needed, free: free.unwrap_or(u64::MAX) })
     }
 
-    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is.
+    /// Sees whether the migration `sql` is of the statements that rebuild `table`, which there is,
+    /// and has a key.
     ///
     /// # Errors
     /// `SQLITE_AUTH` when it is not; those of SQLite.
     pub fn read(self, sql: &str, table: &str) -> Result<()> {
-        self.0.as_engine(|| Declared::read(self.0, sql, table).map(drop))
+        self.0.as_engine(|| {
+            Declared::read(self.0, sql, table)?;
+            let old = Shape::of(self.0.raw(), table)?;
+            let key = old.rowid.as_ref().filter(|it| old.column(it).is_some());
+            if key.is_some() { Ok(()) } else { Err(without_key(table)) }
+        })
     }
 
     /// Begins to rebuild `table` as the migration `sql` declares it, which has this number, name
@@ -322,26 +338,35 @@ impl Online<'_> {
         })
     }
 
-    /// Copies up to `most` rows that have changed, and, if there are fewer, as many others.
+    /// Copies up to `most` rows that have changed, and, if there are fewer, as many others. Rows
+    /// that cannot be in the new table are left as changed ones, and so are those in `left`;
+    /// without that, they are an error.
     ///
     /// # Errors
     /// `SQLITE_CONSTRAINT` with the rows that cannot be in the new table; `SQLITE_AUTH` when the
     /// table has changed; those of SQLite. What the step has done is to be undone then.
-    pub fn step(self, plan: &OnlinePlan, most: u32) -> Result<Step> {
+    pub fn step(self, plan: &OnlinePlan, most: u32, left: Option<&BTreeSet<i64>>) -> Result<Step> {
         self.0.as_engine(|| {
             self.check_schema(&plan.table)?;
             let raw = self.0.raw();
             let from: Option<i64> = self.get("from")?;
-            let mut step = Step { rows: 0, is_behind: false, is_copied: from.is_none() };
-            let last =
-                format!("SELECT key FROM main.{DIRTY} ORDER BY key LIMIT 1 OFFSET {most} - 1");
+            let mut step = Step { is_copied: from.is_none(), ..Step::default() };
+            // Those behind it are copied with all others.
+            let before = from.map_or_else(String::new, |it| format!(" AND key < {it}"));
+            let dirty = dirty(left) + &before;
+            let unfit = if left.is_some() { Unfit::Left } else { Unfit::Refused };
+            let last = format!("{dirty} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
-            step.rows += self.copy_dirty(plan, nth.unwrap_or(i64::MAX), from)?;
+            let dirty = format!("{dirty} AND key <= {}", nth.unwrap_or(i64::MAX));
+            (step.rows, step.left) = self.copy_dirty(plan, &dirty, unfit)?;
             let Some(from) = from.filter(|_| !step.is_behind) else { return Ok(step) };
             let to = plan.nth(raw, from, most)?;
             let only = |key: &str| format!("{key} >= {from} AND {key} <= {to}");
-            let copied = plan.copy(self.0, &only)?;
+            let (copied, refused) = plan.copy(self.0, &only, unfit)?;
+            raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE {}", only("key")), ())?;
+            self.note_dirty(&refused)?;
+            step.left.extend(refused);
             let next = to.checked_add(1).filter(|_| copied > 0);
             step.rows += copied;
             step.is_copied = next.is_none();
@@ -355,17 +380,24 @@ impl Online<'_> {
         })
     }
 
-    /// Copies the rows that have changed, up to the key `to`.
-    fn copy_dirty(self, plan: &OnlinePlan, to: i64, from: Option<i64>) -> Result<u64> {
-        let (raw, keys) = (self.0.raw(), format!("SELECT key FROM main.{DIRTY} WHERE key <= {to}"));
-        if !raw.prepare(&keys)?.exists(())? {
-            return Ok(0);
+    /// Copies those of the rows that have changed whose keys `dirty` gives; gives how many there
+    /// are, and which of them were left.
+    fn copy_dirty(self, plan: &OnlinePlan, dirty: &str, unfit: Unfit) -> Result<(u64, Vec<i64>)> {
+        let raw = self.0.raw();
+        if !raw.prepare(dirty)?.exists(())? {
+            return Ok((0, Vec::new()));
         }
-        // Those behind will be copied with all others.
-        let limit = |key: &str| from.map_or_else(String::new, |it| format!(" AND {key} < {it}"));
-        let copied = plan.copy(self.0, &|key| format!("{key} IN ({keys}){}", limit(key)))?;
-        raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key <= {to}"), ())?;
-        Ok(copied)
+        let only = |key: &str| format!("{key} IN ({dirty})");
+        let (_, left) = plan.copy(self.0, &only, unfit)?;
+        let count = raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
+        self.note_dirty(&left)?;
+        Ok((count as u64, left))
+    }
+
+    fn note_dirty(self, keys: &[i64]) -> Result<()> {
+        let sql = format!("INSERT INTO main.{DIRTY} VALUES (?1) ON CONFLICT DO NOTHING");
+        let mut note = self.0.raw().prepare(&sql)?;
+        keys.iter().try_for_each(|key| note.execute([key]).map(drop))
     }
 
     /// Compares up to `most` rows of both tables whose keys are `from` or more, but those that have
@@ -437,10 +469,10 @@ impl Online<'_> {
             return Ok(false);
         }
         self.0.rebuilding(|| {
-            self.copy_dirty(plan, i64::MAX, None)?;
+            self.copy_dirty(plan, &dirty(None), Unfit::Refused)?;
             let left = raw.prepare(&format!("SELECT 1 FROM main.{DIRTY}"))?.exists(())?;
             assert!(!left, "a row that has changed is not copied");
-            self.drop_triggers()?;
+            self.drop_attached()?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
             declared.add_indexes(&mut rebuild);
             let new = Shape::of(raw, SHADOW)?;
@@ -459,21 +491,19 @@ impl Online<'_> {
     /// # Errors
     /// Those of SQLite.
     pub fn abort(self) -> Result<()> {
-        let [.., state, dirty] = names::DEFINITIONS;
-        let shadow = format!("CREATE TABLE {SHADOW}(key INTEGER PRIMARY KEY)");
+        let [.., state, _] = names::DEFINITIONS;
         self.0.rebuilding(|| {
-            self.drop_triggers()?;
-            for table in [state, dirty, &shadow] {
-                let make = table.replacen("TABLE", "TABLE IF NOT EXISTS", 1);
-                self.0.raw().execute_batch(&make)?;
-            }
+            self.drop_attached()?;
+            let make = state.replacen("TABLE", "TABLE IF NOT EXISTS", 1);
+            self.0.raw().execute_batch(&make)?;
             self.set("removing", 1)?;
             self.note_objects()
         })
     }
 
     /// Deletes up to `most` rows that are left over by a swap or an abort, and in the end the
-    /// tables that they were in; tells whether nothing is left.
+    /// tables that they were in; tells whether nothing is left. Another program may have dropped
+    /// or renamed some of that.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -486,29 +516,35 @@ impl Online<'_> {
                  ORDER BY {key} LIMIT 1 OFFSET {most} - 1), {})",
                 i64::MAX
             );
-            Ok::<_, rusqlite::Error>(raw.execute(&sql, ())? < most as usize)
+            match raw.execute(&sql, ()) {
+                Err(error) if is_missing(&error) => Ok(true),
+                deleted => Ok::<_, rusqlite::Error>(deleted? < most as usize),
+            }
         };
         let is_empty = self.0.as_engine(|| {
-            let key = Shape::of(raw, SHADOW)?.rowid.unwrap_or_default();
-            Ok::<_, rusqlite::Error>(delete(SHADOW, &key)? && delete(DIRTY, "key")?)
+            let key = Shape::of(raw, SHADOW)?.rowid;
+            let is_empty = key.map_or(Ok(true), |key| delete(SHADOW, &key))?;
+            Ok::<_, rusqlite::Error>(is_empty && delete(DIRTY, "key")?)
         })?;
         if is_empty {
             self.0.rebuilding(|| {
-                let tables = [SHADOW, DIRTY, REBUILD];
-                tables.iter().try_for_each(|it| raw.execute_batch(&format!("DROP TABLE main.{it}")))
+                self.drop_attached()?;
+                let drop = |it: &&str| format!("DROP TABLE IF EXISTS main.{it};");
+                raw.execute_batch(&[SHADOW, DIRTY, REBUILD].iter().map(drop).collect::<String>())
             })?;
         }
         Ok(is_empty)
     }
 
-    fn drop_triggers(self) -> Result<()> {
+    /// Drops all triggers and indexes that are ours by their names, but the indexes of the copy,
+    /// which go with its rows. If another program has renamed the copy, they are on that.
+    fn drop_attached(self) -> Result<()> {
         let raw = self.0.raw();
-        let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND lower(name) GLOB \
-                   'monolite_rebuild_*'";
-        for name in all(raw, sql, (), |row| row.get::<_, String>(0))? {
-            raw.execute_batch(&format!("DROP TRIGGER main.{}", quoted(&name)))?;
-        }
-        Ok(())
+        let sql = "SELECT format('DROP %s main.\"%w\"', type, name) FROM main.sqlite_schema WHERE \
+                   lower(name) GLOB 'monolite_rebuild_*' AND (type = 'trigger' OR type = 'index' \
+                   AND tbl_name <> ?1)";
+        let drops = all(raw, sql, [SHADOW], |row| row.get::<_, String>(0))?;
+        drops.iter().try_for_each(|sql| raw.execute_batch(sql))
     }
 
     /// What must stay as it is: the table, its indexes, and all that is ours.

@@ -303,8 +303,11 @@ fn a_plan_tells_rows_indexes_and_time() {
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
         INSERT INTO t SELECT i, i FROM n";
     db.write(move |tx| tx.execute_batch(schema)).wait().unwrap();
-    let sql = "-- monolite: rebuild=T\n-- monolite: rebuild=later\nSELECT 1";
+    let sql = "-- monolite: rebuild=T\n-- monolite: rebuild=later\nCREATE TABLE t(a);";
     let all = Migrations::new().with("1_a.sql", "CREATE TABLE later(v)").unwrap();
+    let told = all.clone().with("2_b.sql", sql).unwrap().plan(&db).unwrap_err().to_string();
+    assert!(told.contains("2_b.sql") && told.contains("no CREATE TABLE later"), "{told}");
+    let sql = &format!("{sql} CREATE TABLE later(w)");
     let planned = all.with("2_b.sql", sql).unwrap().plan(&db).unwrap();
     assert!(planned[0].rebuilds.is_empty() && planned[0].name == "1_a.sql");
     let [t, later] = &*planned[1].rebuilds else { panic!("{planned:?}") };

@@ -37,6 +37,9 @@ const ASKING: Duration = Duration::from_millis(5);
 /// States that are restored of an archive, besides the last one.
 const MOMENTS: usize = 4;
 
+/// The name of each database.
+pub(super) const FILE: &str = "db";
+
 /// See the module.
 pub(super) struct Case<'s> {
     pub(super) setting: &'s Setting<'s>,
@@ -87,17 +90,28 @@ impl<'s> Case<'s> {
         Ok(case)
     }
 
-    /// A directory for another database, on the disk as a user's is.
     fn move_house(&mut self) -> Result<()> {
-        self.home = self.homes.join(format!("home-{}", self.restores));
+        self.home = self.new_home()?;
+        Ok(())
+    }
+
+    /// A directory for another database, on the disk as a user's is.
+    pub(super) fn new_home(&mut self) -> Result<PathBuf> {
+        let home = self.homes.join(format!("home-{}", self.restores));
         self.restores += 1;
-        fs::create_dir(&self.home).context("cannot create a directory")?;
+        fs::create_dir(&home).context("cannot create a directory")?;
         let synced = fs::File::open(&self.homes).and_then(|directory| directory.sync_all());
-        synced.context("cannot sync the directory")
+        synced.context("cannot sync the directory")?;
+        Ok(home)
+    }
+
+    /// The database is in this directory from now on; where it was.
+    pub(super) fn move_to(&mut self, home: PathBuf) -> PathBuf {
+        std::mem::replace(&mut self.home, home)
     }
 
     pub(super) fn file(&self) -> PathBuf {
-        self.home.join("db")
+        self.home.join(FILE)
     }
 
     pub(super) fn archive(&self) -> PathBuf {
@@ -224,8 +238,13 @@ impl<'s> Case<'s> {
         }
     }
 
-    /// Judges what was restored, and nobody has opened.
-    fn judge(&mut self, look: Look) -> Result<(), Wrong> {
+    /// What the file had that was judged last.
+    pub(super) fn history(&self) -> &BTreeSet<i64> {
+        &self.history
+    }
+
+    /// Judges a file that is history and that no process has open.
+    pub(super) fn judge(&mut self, look: Look) -> Result<(), Wrong> {
         let found = self.ledger.judge(&self.file(), look, false)?;
         let end = self.first() + NUMBERS;
         if let Some(id) = found.range(end..).next() {
@@ -276,7 +295,7 @@ impl<'s> Case<'s> {
         let restored = std::mem::replace(&mut self.home, file.parent().unwrap_or(&file).into());
         self.takes_over = false;
         let bytes = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
-        let (ours, theirs) = (bytes(&file)?, bytes(&restored.join("db"))?);
+        let (ours, theirs) = (bytes(&file)?, bytes(&restored.join(FILE))?);
         if ours != theirs {
             let at = ours.iter().zip(&theirs).position(|(one, other)| one != other);
             let (one, other) = (ours.len(), theirs.len());

@@ -45,13 +45,34 @@ enum First {
 
 /// How the old primary is kept from writing meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+pub(super) enum Kept {
     /// The process stands still.
     Still,
     /// Its requests are lost, or arrive late.
     Off(Weather),
     /// It is not.
     Free,
+}
+
+impl Kept {
+    pub(super) const ALL: [Kept; 4] =
+        [Kept::Still, Kept::Off(Weather::Away), Kept::Off(Weather::Late), Kept::Free];
+
+    pub(super) fn begins(self, old: &mut Child) -> Result<()> {
+        match self {
+            Kept::Still => old.pause(),
+            Kept::Off(weather) => old.tell(weather.word()),
+            Kept::Free => Ok(()),
+        }
+    }
+
+    pub(super) fn ends(self, old: &mut Child) -> Result<()> {
+        match self {
+            Kept::Still => old.resume(),
+            Kept::Off(_) => old.tell(Weather::Fair.word()),
+            Kept::Free => Ok(()),
+        }
+    }
 }
 
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
@@ -64,8 +85,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
         case.replace(Arrangement::Sound, First::Restore, Kept::Free)
     })?;
     play_all(setting, "takeovers", amount, outcome, &|case| {
-        let all = [Kept::Still, Kept::Off(Weather::Away), Kept::Off(Weather::Late), Kept::Free];
-        let kept = case.rng.choice(all).unwrap_or(Kept::Still);
+        let kept = case.rng.choice(Kept::ALL).unwrap_or(Kept::Still);
         case.replace(Arrangement::Sound, First::Fence, kept)
     })
 }
@@ -77,14 +97,10 @@ impl Case<'_> {
         let mut old = orders.spawn(self.setting.program)?;
         let count = self.rng.usize(1..200);
         self.hear_some(&mut old, count)?;
-        match kept {
-            Kept::Still => {
-                thread::sleep(Duration::from_millis(self.rng.u64(..60)));
-                old.pause()?;
-            }
-            Kept::Off(weather) => old.tell(weather.word())?,
-            Kept::Free => {}
+        if kept == Kept::Still {
+            thread::sleep(Duration::from_millis(self.rng.u64(..60)));
         }
+        kept.begins(&mut old)?;
         if first == First::Fence {
             self.fence()?;
         }
@@ -100,11 +116,7 @@ impl Case<'_> {
         let mut new = self.orders(Durability::Archived).spawn(self.setting.program)?;
         let count = self.rng.usize(1..200);
         self.hear_some(&mut new, count)?;
-        match kept {
-            Kept::Still => old.resume()?,
-            Kept::Off(_) => old.tell(Weather::Fair.word())?,
-            Kept::Free => {}
-        }
+        kept.ends(&mut old)?;
         let is_fenced = self.hear_stale(&mut old)?;
         self.hear_some(&mut new, 1)?;
         self.close(&mut new)?;
@@ -114,7 +126,7 @@ impl Case<'_> {
     }
 
     /// Hears a primary that is none any more until it ends; whether it says that it is fenced.
-    fn hear_stale(&mut self, child: &mut Child) -> Result<bool> {
+    pub(super) fn hear_stale(&mut self, child: &mut Child) -> Result<bool> {
         let (start, mut is_fenced) = (Instant::now(), false);
         loop {
             match child.listen(STALE) {

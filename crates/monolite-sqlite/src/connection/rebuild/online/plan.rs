@@ -13,11 +13,18 @@ use crate::noting::noting_triggers;
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was and looks at the rows behind \
-                      them, or abort the rebuild (a dry run before it begins lists all rows)";
+                      migration again, which goes on where it was, or abort the rebuild (it stops \
+                      at some 1,000 such rows; a dry run before it begins counts all)";
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
+
+/// What becomes of rows that cannot be in the new table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Refused,
+    Left,
+}
 
 /// How an online rebuild copies rows, from [`Online::begin`](super::Online::begin).
 #[derive(Debug)]
@@ -53,46 +60,42 @@ impl OnlinePlan {
         raw.query_row(&sql, (), |row| row.get(0))
     }
 
-    /// Has the rows that `only` lets through be in the new table as they shall be; tells how many
-    /// those are.
+    /// Has the rows that `only` lets through be in the new table as they shall be; gives how many
+    /// those are, and the keys of those that cannot be in it.
+    ///
+    /// # Errors
+    /// `SQLITE_CONSTRAINT` with such rows, if they are refused.
     pub(super) fn copy(
         &self,
         connection: &Connection,
         only: &dyn Fn(&str) -> String,
-    ) -> Result<u64> {
+        unfit: Unfit,
+    ) -> Result<(u64, Vec<i64>)> {
         let (raw, key) = (connection.raw(), quoted(&self.key));
         let of_old = format!(" WHERE {}", only(&key));
         let empty = format!("DELETE FROM main.{SHADOW} WHERE {}", only(&key));
-        let refuse_rows = |found: Option<String>| match found {
-            Some(rows) => {
-                let text = format!("of {}, {}", self.table, self.with_names(rows));
-                Err(failure(ffi::SQLITE_CONSTRAINT, text))
-            }
-            None => Ok(()),
-        };
         let copy = || {
             raw.execute(&empty, ())?;
             self.fill.copy(raw, &of_old)
         };
-        let (copied, lost) = match copy() {
+        let (copied, mut found) = match copy() {
             Err(error) if is_of_row(&error) => {
                 // What is in the way may be there no more.
                 let stale = format!(
                     "DELETE FROM main.{SHADOW} WHERE {key} IN (SELECT key FROM main.{DIRTY})"
                 );
                 raw.execute(&stale, ())?;
-                match copy() {
-                    Err(error) if is_of_row(&error) => {
-                        raw.execute(&empty, ())?;
-                        refuse_rows(self.fill.find_refused(raw, &of_old)?)?;
-                        return Err(error);
-                    }
-                    copied => copied?,
-                }
+                raw.execute(&empty, ())?;
+                self.fill.copy_what_fits(raw, &of_old)?
             }
             copied => copied?,
         };
-        refuse_rows(lost)?;
+        let keys = std::mem::take(&mut found.keys);
+        let are_refused = unfit == Unfit::Refused || found.count > keys.len() as u64;
+        if let Some(rows) = found.told(REMEDY).filter(|_| are_refused) {
+            let text = format!("of {}, {}", self.table, self.with_names(rows));
+            return Err(failure(ffi::SQLITE_CONSTRAINT, text));
+        }
         for it in &self.forbidden {
             let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
             let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
@@ -100,7 +103,7 @@ impl OnlinePlan {
                 || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
             refuse(row.map(|_| why()))?;
         }
-        Ok(copied)
+        Ok((copied, keys))
     }
 
     fn with_names(&self, mut text: String) -> String {
@@ -121,14 +124,9 @@ impl Rebuild<'_> {
             new.rowid.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(key) && is_column(new, it))
         };
         let Some(key) = key.filter(is_kept) else {
-            let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
-            return Err(failure(
-                ffi::SQLITE_AUTH,
-                format!("{} is not rebuilt online: {why}; {OFFLINE}", self.table),
-            ));
+            return Err(without_key(&self.table));
         };
         let mut fill = Fill::new(self, new, select)?;
-        fill.remedy = REMEDY;
         let (table, same) = (quoted(&self.table), quoted(&key));
         let mut forbidden = Vec::new();
         if let Some(select) = select {
@@ -194,21 +192,27 @@ impl Rebuild<'_> {
         all(self.connection.raw(), sql, [&self.table], |row| row.get(0))
     }
 
-    /// The columns of each unique index, with their collations.
+    /// The columns of each unique index, with their collations. Refused are indexes in which a
+    /// trigger before a write cannot tell what the row will have: of expressions and generated
+    /// columns, and where a default takes the place of NULL.
     pub(super) fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
         let raw = self.connection.raw();
         let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
         let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
         let mut uniques = Vec::new();
         for (index, is_partial) in all(raw, sql, [&self.table], of)? {
-            let sql = "SELECT name, coll FROM pragma_index_xinfo(?1, 'main') WHERE key";
+            let sql = "SELECT it.name, part.coll FROM pragma_index_xinfo(?1, 'main') AS part \
+                       LEFT JOIN pragma_table_xinfo(?2, 'main') AS it ON it.cid = part.cid AND \
+                       it.hidden = 0 AND (it.dflt_value IS NULL OR NOT it.\"notnull\") \
+                       WHERE part.key";
             let of = |row: &Row<'_>| Ok(row.get::<_, Option<String>>(0)?.zip(row.get(1)?));
-            let columns = all(raw, sql, [&index], of)?.into_iter().collect::<Option<Vec<_>>>();
-            match columns.filter(|_| !is_partial) {
+            let columns = all(raw, sql, [&index, &self.table], of)?;
+            match columns.into_iter().collect::<Option<Vec<_>>>().filter(|_| !is_partial) {
                 Some(columns) => uniques.push(columns),
-                None => {
-                    self.refuse(format!("the unique index {index}, of an expression or partial"))
-                }
+                None => self.refuse(format!(
+                    "the unique index {index}, which is partial, or has an expression, a generated \
+                     column, or one that is NOT NULL with a DEFAULT"
+                )),
             }
         }
         Ok(uniques)
@@ -225,6 +229,11 @@ impl Rebuild<'_> {
         );
         refuse((!refusals.is_empty()).then_some(text))
     }
+}
+
+pub(super) fn without_key(table: &str) -> rusqlite::Error {
+    let why = "it has no INTEGER PRIMARY KEY, or another one behind it";
+    failure(ffi::SQLITE_AUTH, format!("{table} is not rebuilt online: {why}; {OFFLINE}"))
 }
 
 /// The foreign keys of `table`: the parent and the columns of each.

@@ -117,6 +117,14 @@ pub(super) const CARRIED: &[Carried] = &[
         &["INSERT INTO v(a) VALUES (8); SELECT v.n, a, m FROM v, w ORDER BY 1, 3"],
     ),
     carried(
+        "views of all columns, of which one is gone",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, gone, a); INSERT INTO t VALUES (1, 2, 'x');
+         CREATE VIEW v AS SELECT * FROM t WHERE a <> 'y';
+         CREATE VIEW w AS SELECT v.*, k FROM v JOIN (SELECT 7 AS k)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a)",
+        &["SELECT id, a, k FROM w"],
+    ),
+    carried(
         "a view and a trigger that did not work before",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT missing FROM t;
          CREATE TRIGGER r AFTER DELETE ON t BEGIN INSERT INTO nowhere VALUES (1); END;

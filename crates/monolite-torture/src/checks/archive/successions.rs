@@ -1,0 +1,256 @@
+//! Followers that take over, and primaries that come back as followers.
+//!
+//! # Algorithm
+//! 1. A child writes with `Archived`. Another follows it, and looks in each read whether all
+//!    transactions are whole and none has gone. It is killed now and then, and started again.
+//! 2. The primary is killed, stopped or cut off, or goes on. The follower takes over. Until its
+//!    file is the primary's it may be killed and started again.
+//! 3. That file is judged, and the next child goes on with it. The old primary goes on, too, and
+//!    must end as fenced.
+//! 4. The old file follows: its orphan, if it has one, is restored, and must be sound. It is the
+//!    next to take over.
+//! 5. In the end the files of both have the same bytes, and so has what is restored.
+//!
+//! The control: a file that has followed is taken before it has all that was acknowledged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use monolite::{Database, Durability, Options};
+use monolite_archive::{Archive, DirectoryStore, Follower, Layout, Takeover, internals::follows};
+use monolite_testkit::child::{Child, Heard, heard, say, variable};
+use monolite_testkit::markers::PARTIAL;
+
+use super::case::{Case, FILE, PATIENCE};
+use super::takeovers::Kept;
+use super::{control, play_all};
+use crate::Outcome;
+use crate::Setting;
+use crate::checks::writing::{Look, judge};
+use crate::checks::wrong::Wrong;
+
+/// The role of a follower.
+pub(super) const ROLE: &str = "follows an archive";
+
+/// Takeovers of one archive.
+const ROUNDS: usize = 3;
+
+/// Cases within which a broken arrangement has to be noticed.
+const CONTROLS: u64 = 20;
+
+/// How often a follower looks for what is new.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Has a follower take over.
+const PROMOTE: &str = "promote";
+
+/// Has a follower close, once it has everything.
+const CLOSE: &str = "close";
+
+pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
+    let name = "a follower's file is taken before it has everything";
+    control(setting, name, CONTROLS, outcome, &|case| case.succeed_too_early())?;
+    play_all(setting, "successions", amount, outcome, &|case| case.succeed())
+}
+
+/// A follower, as its parent sees it.
+struct Standby {
+    home: PathBuf,
+    child: Child,
+}
+
+impl Case<'_> {
+    fn succeed(&mut self) -> Result<()> {
+        let mut primary = self.orders(Durability::Archived).spawn(self.setting.program)?;
+        self.hear_some(&mut primary, 1)?;
+        let home = self.new_home()?;
+        let mut standby = self.follow(home)?;
+        for _ in 0..ROUNDS {
+            let count = self.rng.usize(1..200);
+            self.hear_some(&mut primary, count)?;
+            if self.rng.bool() {
+                standby.child.kill()?;
+                standby = self.follow(standby.home)?;
+            }
+            // None is killed.
+            let kept = self.rng.choice(Kept::ALL).filter(|_| self.rng.u8(..5) > 0);
+            match kept {
+                Some(kept) => kept.begins(&mut primary)?,
+                None => primary.kill()?,
+            }
+            let old = self.promote(standby)?;
+            self.judge(Look::Quick)?;
+            let mut next = self.orders(Durability::Archived).spawn(self.setting.program)?;
+            self.hear_some(&mut next, 1)?;
+            if let Some(kept) = kept {
+                kept.ends(&mut primary)?;
+                if !self.hear_stale(&mut primary)? {
+                    bail!(Wrong::Other("the old primary is not told that it is fenced".into()));
+                }
+            }
+            self.ledger.hear_rest(&mut primary)?;
+            if self.rng.bool() {
+                let mut killed = self.spawn_follower(&old)?;
+                thread::sleep(Duration::from_millis(self.rng.u64(..120)));
+                killed.kill()?;
+            }
+            standby = self.follow(old)?;
+            primary = next;
+        }
+        self.close(&mut primary)?;
+        standby.child.tell(CLOSE)?;
+        self.await_word(&mut standby.child, "closed")?;
+        let bytes = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
+        if bytes(&self.file())? != bytes(&standby.home.join(FILE))? {
+            bail!(Wrong::Other("the follower's file is not the primary's".into()));
+        }
+        self.is_the_same(Look::Thorough)
+    }
+
+    /// The control: nothing fences the primary, which acknowledges more.
+    fn succeed_too_early(&mut self) -> Result<()> {
+        let mut primary = self.orders(Durability::Archived).spawn(self.setting.program)?;
+        self.hear_some(&mut primary, 20)?;
+        let home = self.new_home()?;
+        let mut standby = self.follow(home)?;
+        standby.child.tell(CLOSE)?;
+        self.await_word(&mut standby.child, "closed")?;
+        self.hear_some(&mut primary, 20)?;
+        primary.kill()?;
+        self.ledger.hear_rest(&mut primary)?;
+        self.move_to(standby.home);
+        Ok(self.judge(Look::Quick)?)
+    }
+
+    /// Starts a follower with the file in `home`, and waits until it follows.
+    fn follow(&mut self, home: PathBuf) -> Result<Standby> {
+        let mut child = self.spawn_follower(&home)?;
+        let said = self.await_word(&mut child, "follows")?;
+        if let Some(orphan) = said.split_once(' ').map(|(_, orphan)| PathBuf::from(orphan)) {
+            self.look_at(&orphan)?;
+        }
+        Ok(Standby { home, child })
+    }
+
+    fn spawn_follower(&self, home: &Path) -> Result<Child> {
+        let (file, archive) = (home.join(FILE), self.archive());
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not text");
+        let variables = [("FILE", text(&file)?), ("ARCHIVE", text(&archive)?)];
+        let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+        self.setting.program.spawn(ROLE, &variables)
+    }
+
+    /// Has a follower take over, however often it is killed meanwhile. The database is its file
+    /// then; where it was before.
+    fn promote(&mut self, mut standby: Standby) -> Result<PathBuf> {
+        standby.child.tell(PROMOTE)?;
+        while self.rng.u8(..4) == 0 {
+            thread::sleep(Duration::from_millis(self.rng.u64(..60)));
+            standby.child.kill()?;
+            if !follows(&standby.home.join(FILE)) {
+                return Ok(self.move_to(standby.home));
+            }
+            standby = self.follow(standby.home)?;
+            standby.child.tell(PROMOTE)?;
+        }
+        self.await_word(&mut standby.child, "promoted")?;
+        Ok(self.move_to(standby.home))
+    }
+
+    /// Hears a follower until it says this word; the line.
+    fn await_word(&mut self, child: &mut Child, word: &str) -> Result<String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match child.listen(until.saturating_duration_since(Instant::now())) {
+                Heard::Line(line) if line.starts_with(word) => return Ok(line),
+                Heard::Line(line) => self.ledger.hear(&line)?,
+                Heard::Silence => {
+                    bail!(Wrong::Other(format!("{word:?} is not heard for {PATIENCE:?}")))
+                }
+                Heard::End => {
+                    bail!(Wrong::Other(format!("a follower has ended: {}", child.end()?)))
+                }
+            }
+        }
+    }
+
+    /// What the old primary alone had is a database, with all that came before.
+    fn look_at(&self, orphan: &Path) -> Result<()> {
+        let restored = orphan.with_extension("db");
+        let archive = Archive::of(Arc::new(self.store()), Layout::directory());
+        if let Err(error) = archive.restore_orphan(orphan, &restored) {
+            bail!(Wrong::Other(format!("an orphan cannot be restored: {error}")));
+        }
+        judge(&restored, self.history(), Look::Quick, false)?;
+        Ok(())
+    }
+}
+
+/// Plays the role.
+pub(super) fn play() -> Result<()> {
+    let (file, directory): (PathBuf, PathBuf) = (variable("FILE")?, variable("ARCHIVE")?);
+    let store = Arc::new(DirectoryStore::new(directory));
+    let archive = Archive::of(store, Layout::directory()).interval(INTERVAL);
+    let follower = archive.follow(Options::new().readers(2), &file)?;
+    match follower.stats().orphan {
+        Some(orphan) => say(&format!("follows {}", orphan.display())),
+        None => say("follows"),
+    }
+    let is_over = AtomicBool::new(false);
+    let word = thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Err(error) = read(follower.database(), &is_over) {
+                say(&format!("wrong: {error:#}"));
+            }
+        });
+        let word = heard().next();
+        is_over.store(true, Ordering::Relaxed);
+        word
+    });
+    match word.as_deref() {
+        Some(PROMOTE) => {
+            let claimed = follower.claim(Takeover::Now, &|| true)?.context("it was not stopped")?;
+            follower.promote(claimed)?;
+            say("promoted");
+        }
+        Some(CLOSE) => {
+            has_everything(&follower);
+            follower.close()?;
+            say("closed");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads until it is over: each transaction is whole, and none goes.
+fn read(db: &Database, is_over: &AtomicBool) -> Result<()> {
+    let sql = format!("SELECT n, (SELECT count(*) FROM whole), ({PARTIAL}) FROM total");
+    let mut had = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let counts =
+            db.read(|tx| tx.query_row(&sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))));
+        let (total, wholes, partial): (i64, i64, i64) = counts.wait()?;
+        if partial > 0 || total != wholes || total < had {
+            bail!(
+                "a read had {partial} partial transactions, and {wholes} of {total}; before {had}"
+            );
+        }
+        had = total;
+    }
+    Ok(())
+}
+
+/// Waits until the follower has had all that the archive had at a moment behind now.
+fn has_everything(follower: &Follower) {
+    let asked = Instant::now();
+    let is_later = |age: u64| u128::from(age) < asked.elapsed().as_millis();
+    while !follower.stats().age_ms.is_some_and(is_later) {
+        thread::sleep(INTERVAL);
+    }
+}
