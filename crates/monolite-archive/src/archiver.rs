@@ -38,6 +38,7 @@ mod leaving;
 mod parts;
 pub(crate) mod position;
 mod refused;
+mod replicas;
 mod upkeep;
 mod upload;
 mod waiting;
@@ -358,6 +359,10 @@ impl monolite::archive::Archive for Archive {
     fn time_limit(&self) -> Duration {
         self.time_limit
     }
+
+    fn streams(&self) -> bool {
+        self.stream_to.is_some()
+    }
 }
 
 impl Archive {
@@ -677,6 +682,8 @@ impl Archiving for Running {
             let listener = parts.listen().map_err(refusal)?;
             let shared = Arc::clone(&self.shared);
             self.spawn("monolite-parts", move || shared.stream(&listener))?;
+            let (shared, engine) = (Arc::clone(&self.shared), Arc::clone(&primary));
+            self.spawn("monolite-replicas", move || replicas::run(&shared, engine.as_ref()))?;
         }
         let shared = Arc::clone(&self.shared);
         // Without a buffer: an error without a receiver stops the engine instead.
@@ -712,6 +719,10 @@ impl Archiving for Running {
     fn awaited(&self) {
         self.shared.control().is_hurried = true;
         self.shared.changed.notify_one();
+    }
+
+    fn replicates(&self) {
+        self.shared.parts.iter().for_each(|parts| parts.replicas.ask());
     }
 
     fn lag(&self) -> Duration {

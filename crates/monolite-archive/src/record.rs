@@ -6,7 +6,7 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | 1 |
+//! | `format` | 1, or 2 with `replicas`, which a reader of 1 would drop; others are refused |
 //! | `lineage` | 32 hexadecimal digits, drawn when the archive began: which history it is |
 //! | `epoch` | of the present primary or of who is about to be, from 1 on |
 //! | `holder` | 32 hexadecimal digits, drawn at each start: who that is |
@@ -17,6 +17,7 @@
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
+//! | `replicas` | the followers of which each has all that was acknowledged as replicated and may not be archived yet; missing where there is nothing of that |
 //!
 //! # Invariants
 //! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of
@@ -107,6 +108,10 @@ drawn! {
     /// Who holds an epoch: one start of one process.
     Holder
 }
+drawn! {
+    /// The file of one follower, from one full copy to the next.
+    Replica
+}
 
 /// What the holder of a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -176,6 +181,10 @@ pub struct Record {
     /// The time that primaries have seen pass.
     #[serde(default, skip_serializing_if = "Seen::is_empty")]
     pub(crate) seen: Seen,
+    /// Who may be the next primary without the loss of a write that was acknowledged as replicated;
+    /// none where any may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<Replica>,
 }
 
 impl Record {
@@ -192,6 +201,7 @@ impl Record {
     pub const ADDRESS: usize = 1024;
 
     const FORMAT: u32 = 1;
+    const REPLICATED: u32 = 2;
 
     /// The record of an archive that had none: of the epoch after `before`, which is 0 where an
     /// archive begins. `None` after the last there can be.
@@ -213,6 +223,7 @@ impl Record {
             counter: 0,
             fences: Vec::new(),
             seen: Seen::default(),
+            replicas: Vec::new(),
         })
     }
 
@@ -244,6 +255,12 @@ impl Record {
         let is_fence = |txid: &Txid| self.fences.binary_search_by_key(txid, |it| it.slot).is_ok();
         let below = |txid: &Txid| Txid::new(txid.get() - 1);
         std::iter::successors(Some(txid), below).find(|txid| !is_fence(txid)).unwrap_or(txid)
+    }
+
+    /// Who has all that was acknowledged as replicated, from now on.
+    pub(crate) fn has_replicas(&mut self, replicas: Vec<Replica>) {
+        self.format = if replicas.is_empty() { Record::FORMAT } else { Record::REPLICATED };
+        self.replicas = replicas;
     }
 
     /// Adds fences, in the order of their slots; of two of one slot the later one stays.
@@ -367,8 +384,8 @@ impl Record {
             return Err(Error::corrupt(format!("a leader record of {} bytes", text.len())));
         }
         let Format { format } = serde_json::from_slice(text).map_err(wrong)?;
-        if format != Record::FORMAT {
-            let message = format!("a leader record of format {format}; this reads 1");
+        if ![Record::FORMAT, Record::REPLICATED].contains(&format) {
+            let message = format!("a leader record of format {format}; this reads 1 and 2");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let record: Record = serde_json::from_slice(text).map_err(wrong)?;

@@ -7,6 +7,7 @@
 //! | body | from | says |
 //! |---|---|---|
 //! | [`Hello`] | follower | which history it has, and up to where; once, as the first message |
+//! | position | follower | everything up to there is on its disk |
 //! | `0` epoch | primary | parts of this epoch follow; the first answer, or one of the last two |
 //! | `1` [`Part`] | primary | pages that changed |
 //! | `2` TXID, position | primary | this slot is in the archive, and ends at this position |
@@ -27,7 +28,7 @@
 //! Encryption: who can read the network can read the database. Use a private network or a tunnel.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,7 @@ use sha2::Sha256;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::drawn;
+use crate::record::Replica;
 
 const MAGIC: [u8; 8] = *b"monolst1";
 const GREETING_BYTES: usize = MAGIC.len() + 16;
@@ -52,7 +54,9 @@ const SECRET_BYTES: usize = 16;
 /// as one commit is in memory on both sides.
 pub(crate) const MESSAGE_BYTES: usize = 32 << 20;
 
-const HELLO_BYTES: usize = 48;
+const HELLO_BYTES: usize = 64;
+
+const SAID_BYTES: usize = 16;
 
 /// How long the other side may take for what it has to say at the beginning, and to take a message.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -94,6 +98,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) lineage: u128,
+    pub(crate) replica: Replica,
     /// Everything up to this slot is applied, or a fence.
     pub(crate) slot: u64,
     /// The last part that was applied: its epoch and end. None where the file is that of the slot.
@@ -103,7 +108,7 @@ pub(crate) struct Hello {
 impl Hello {
     fn encode(&self) -> Vec<u8> {
         let (epoch, at) = self.at.unwrap_or_default();
-        let mut body = self.lineage.to_le_bytes().to_vec();
+        let mut body = [self.lineage, self.replica.bits()].map(u128::to_le_bytes).concat();
         for number in [self.slot, epoch, at.generation, at.offset] {
             body.extend(number.to_le_bytes());
         }
@@ -112,10 +117,11 @@ impl Hello {
 
     fn decode(body: &[u8]) -> Result<Hello> {
         let mut rest = Rest(body);
-        let lineage = u128::from_le_bytes(rest.take()?);
+        let mut drawn = || Ok::<_, Error>(u128::from_le_bytes(rest.take()?));
+        let (lineage, replica) = (drawn()?, Replica::from_bits(drawn()?));
         let (slot, epoch, at) = (rest.number()?, rest.number()?, rest.position()?);
         rest.ends()?;
-        Ok(Hello { lineage, slot, at: (epoch > 0).then_some((epoch, at)) })
+        Ok(Hello { lineage, replica, slot, at: (epoch > 0).then_some((epoch, at)) })
     }
 }
 
@@ -241,6 +247,7 @@ fn lost(error: io::Error) -> Error {
 }
 
 /// The tags of one direction.
+#[derive(Clone)]
 struct Tags {
     key: Hmac<Sha256>,
     direction: u8,
@@ -327,6 +334,38 @@ impl Line {
         let tags = |direction| Tags { key: key.clone(), direction, number: 0 };
         let [ours, theirs] = directions.map(tags);
         Ok(Line { tcp, ours, theirs, received: Vec::new(), heard: Instant::now() })
+    }
+
+    /// The same connection for a thread that hears what the follower says. This one sends.
+    pub(crate) fn hearing(&mut self) -> Result<Line> {
+        let tcp = self.tcp.try_clone().map_err(lost)?;
+        let (ours, theirs) = (self.ours.clone(), self.theirs.clone());
+        let received = std::mem::take(&mut self.received);
+        Ok(Line { tcp, ours, theirs, received, heard: Instant::now() })
+    }
+
+    /// Ends the connection, for all that use it.
+    pub(crate) fn hang_up(&self) {
+        let _ = self.tcp.shutdown(Shutdown::Both);
+    }
+
+    /// Says to the primary that everything up to `at` is on this disk.
+    ///
+    /// # Errors
+    /// As [`Line::send`].
+    pub(crate) fn say(&mut self, at: WalPosition) -> Result<()> {
+        self.send(&[at.generation, at.offset].map(u64::to_le_bytes).concat())
+    }
+
+    /// What a follower says next, if that comes within a [`TICK`].
+    ///
+    /// # Errors
+    /// As [`Line::receive`].
+    pub(crate) fn hear(&mut self) -> Result<Option<WalPosition>> {
+        let Some(body) = self.body(Wait::ATick, SAID_BYTES)? else { return Ok(None) };
+        let mut rest = Rest(&body);
+        let at = rest.position()?;
+        rest.ends().map(|()| Some(at))
     }
 
     /// Sends a message.

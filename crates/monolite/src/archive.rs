@@ -61,6 +61,9 @@ pub trait Archive: fmt::Debug + Send + Sync {
     /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Then the write
     /// ends with `CommitUnknown`, and the read with `Timeout`.
     fn time_limit(&self) -> Duration;
+
+    /// Whether followers may stream from it.
+    fn streams(&self) -> bool;
 }
 
 /// Why an archive has the opening of its database fail.
@@ -115,6 +118,9 @@ pub trait Archiving: Send + Sync {
     /// A write waits until everything committed so far is archived ([`Primary::waiting`]), so
     /// durable content should go at once. Must be quick.
     fn awaited(&self);
+
+    /// A write waits until followers have everything committed so far. Must be quick.
+    fn replicates(&self);
 
     /// How long the oldest commit has been waiting that is durable and not archived, or that
     /// nothing can be restored; zero when everything is archived. Must be quick.
@@ -280,6 +286,10 @@ pub trait Primary: fmt::Debug + Send + Sync {
     /// Everything up to this position is archived, and everything that an earlier process had left:
     /// those who wait for it are answered. The position before all commits says the latter alone.
     fn archived(&self, to: WalPosition);
+
+    /// So many followers, which alone may be the next primary, have everything up to this position
+    /// on their disks, and everything that an earlier process had left.
+    fn replicated(&self, to: WalPosition, count: usize);
 
     /// Another process is the primary of this history. Nothing is acknowledged any more. Those who
     /// wait for the archive get `Fenced` if it `is_certain` that their commits are not in history,

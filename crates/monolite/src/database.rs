@@ -16,7 +16,7 @@ use crate::activity::{Activity, CallKind, Caller, TransactionActivity, events};
 use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
-use crate::call::member::{Body, Member, Once, Repeatable, Submission};
+use crate::call::member::{ArchiveWait, Body, Member, Once, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::{READ_ONLY, WriteQueue};
 use crate::engine::Engine;
@@ -174,8 +174,8 @@ impl<E> Database<E> {
     #[must_use]
     pub fn with_time_limit(&self, limit: Duration) -> Database<E> {
         let Handle { engine, writes, transactions, .. } = &*self.handle;
-        let wait = |_| engine.archive_wait(Durability::Archived, Some(limit));
-        let waits = writes.terms().archive_wait.and_then(wait);
+        let most = engine.archive_limit(Some(limit));
+        let waits = writes.terms().archive_wait.map(|wait| ArchiveWait { limit: most, ..wait });
         let writes = Arc::new(writes.awaiting_archive(waits));
         let transactions = transactions.within(limit);
         let transactions = Transactions { writes: Arc::clone(&writes), ..transactions };
@@ -469,7 +469,13 @@ impl<E> Database<E> {
         E: From<Error>,
     {
         let (caller, limit) = (self.caller(CallKind::Read), self.handle.time_limit);
-        Read::new(self.handle.engine.reads(), caller, limit, Answer::OnceArchived(limit), body)
+        Read::new(
+            self.handle.engine.reads(),
+            caller,
+            limit,
+            Answer::OnceArchived { replicas: None, limit },
+            body,
+        )
     }
 
     /// Returns a moment of the archived history that has every write acknowledged before this call.
@@ -646,8 +652,10 @@ impl<E> Database<E> {
         E: From<Error>,
     {
         let Handle { engine, writes, time_limit, .. } = &*self.handle;
-        let is_archived = writes.terms().archive_wait.is_some();
-        let answer = if is_archived { Answer::OnceArchived(wait) } else { Answer::OnceDurable };
+        let answer = match writes.terms().archive_wait {
+            Some(waits) => Answer::OnceArchived { replicas: waits.replicas, limit: wait },
+            None => Answer::OnceDurable,
+        };
         Read::new(engine.reads(), caller, *time_limit, answer, body)
     }
 

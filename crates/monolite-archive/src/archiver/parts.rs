@@ -34,6 +34,7 @@ use monolite::archive::{ArchiveToken, Frames, WalPosition};
 use monolite_ltx::Txid;
 
 use super::feed::{Feed, Onward};
+use super::replicas::{Connection, Replicas};
 use super::{Archive, GROUP_BYTES, Shared};
 use crate::error::{Error, Result};
 use crate::streaming::{ALIVE, Hello, Line, MESSAGE_BYTES, Message, Part, Peer};
@@ -82,6 +83,7 @@ struct Ring {
 /// What is streamed of one database.
 pub(super) struct Parts {
     peer: Peer,
+    pub(super) replicas: Replicas,
     ring: Mutex<Ring>,
     changed: Condvar,
     listens: OnceLock<SocketAddr>,
@@ -145,6 +147,7 @@ impl Parts {
     pub(super) fn new(peer: Peer) -> Parts {
         Parts {
             peer,
+            replicas: Replicas::default(),
             ring: Mutex::default(),
             changed: Condvar::new(),
             listens: OnceLock::new(),
@@ -378,28 +381,35 @@ impl Shared {
             let why = "the primary there has another database";
             return line.send(&Message::Refused(why.into()).encode());
         }
-        let Some((epoch, mut at)) = self.join(parts, &hello) else {
+        let Some((epoch, at)) = self.join(parts, &hello) else {
             return line.send(&Message::Behind.encode());
         };
         line.send(&Message::Welcome { epoch }.encode())?;
         let _counted = Counted::of(&parts.followers);
-        let mut slot = hello.slot;
-        loop {
-            match parts.next(epoch, slot, at) {
-                (Next::Part(part), _) => {
-                    line.send(&part.body)?;
-                    at = part.to;
-                }
-                (Next::Seal(Seal { txid, at, .. }), _) => {
-                    line.send(&Message::Sealed { txid, at }.encode())?;
-                    slot = txid.get();
-                }
-                (Next::Nothing, false) => line.send(&Message::Alive.encode())?,
-                (Next::Nothing, true) | (Next::Gone, _) => {
-                    return line.send(&Message::Behind.encode());
-                }
+        let connection = parts.replicas.connected(hello.replica, at);
+        let mut hearing = line.hearing()?;
+        thread::scope(|scope| {
+            let heard = Builder::new().name("monolite-parts".into()).spawn_scoped(scope, || {
+                let _ = self.hear(&mut hearing, &connection);
+                hearing.hang_up();
+            });
+            heard.map_err(|error| Error::of_io("begin a thread", error))?;
+            let sent = send(parts, &mut line, &connection, (epoch, hello.slot, at));
+            line.hang_up();
+            sent
+        })
+    }
+
+    /// Hears what a follower has, until it is gone, says nothing in time, or comes again.
+    fn hear(&self, line: &mut Line, connection: &Connection<'_>) -> Result<()> {
+        while connection.is_current() {
+            let Some(at) = line.hear()? else { continue };
+            let had = connection.has(at);
+            if let Some(((to, count), engine)) = had.zip(self.primary.get()) {
+                engine.replicated(to, count);
             }
         }
+        Ok(())
     }
 
     /// Where a follower goes on, and in which epoch; `None` where it cannot.
@@ -418,6 +428,32 @@ impl Shared {
             }
         };
         at.filter(|at| ring.leads_from(*at)).map(|at| (ring.epoch, at))
+    }
+}
+
+/// Sends to a follower that has `slot`, and everything up to `at`, until it is gone or cannot go on.
+fn send(
+    parts: &Parts,
+    line: &mut Line,
+    connection: &Connection<'_>,
+    (epoch, mut slot, mut at): (u64, u64, WalPosition),
+) -> Result<()> {
+    loop {
+        match parts.next(epoch, slot, at) {
+            (Next::Part(part), _) => {
+                connection.sent(part.to);
+                line.send(&part.body)?;
+                at = part.to;
+            }
+            (Next::Seal(Seal { txid, at, .. }), _) => {
+                line.send(&Message::Sealed { txid, at }.encode())?;
+                slot = txid.get();
+            }
+            (Next::Nothing, false) => line.send(&Message::Alive.encode())?,
+            (Next::Nothing, true) | (Next::Gone, _) => {
+                return line.send(&Message::Behind.encode());
+            }
+        }
     }
 }
 

@@ -21,8 +21,8 @@ use super::position::{Place, directory_of};
 use super::refused::{another_history, behind, not_ours, nothing_there, of_another, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
-    Request, Unrecorded, Updated,
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary,
+    Replicated, Reply, Request, Unrecorded, Updated,
 };
 use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
@@ -308,6 +308,7 @@ impl Uploader<'_> {
             return Err(of_another(record, position));
         }
         position.may_lack |= take_over && !is_ours;
+        let replicated = if is_ours { Replicated::All } else { Replicated::MayBeLost };
         if found.is_none() && position.fence.is_some() && !take_over {
             return Err(nothing_there(position));
         }
@@ -332,6 +333,7 @@ impl Uploader<'_> {
             commit: sizes.1.max(1),
             time: self.shared.now(),
             unrecorded: if take_over { Unrecorded::Adopt } else { Unrecorded::Refuse },
+            replicated,
         })
     }
 

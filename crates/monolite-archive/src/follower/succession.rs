@@ -32,7 +32,9 @@ use super::{Follower, of};
 use crate::archiver::fenced;
 use crate::archiver::position::{Identity, Position, directory_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Unrecorded};
+use crate::protocol::{
+    Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Replicated, Unrecorded,
+};
 use crate::protocol::{Update, Updated};
 use crate::random::drawn;
 use crate::record::Holder;
@@ -56,6 +58,9 @@ pub enum Takeover {
     /// When a primary with a [lease](crate::Archive::lease) is closed, or was silent for all of it
     /// by the clock of this machine; one without a lease never is replaced so.
     WhenVacant,
+    /// At once, though this follower may lack writes that were acknowledged as replicated, and they
+    /// are lost then: an operator says so.
+    Forced,
 }
 
 /// An epoch that [`Follower::claim`] has taken, for [`Follower::promote`].
@@ -104,9 +109,14 @@ impl Follower {
                 commit: 1,
                 time: (archive.clock)(),
                 unrecorded: Unrecorded::Refuse,
+                replicated: match (when, self.shared.progress().replica) {
+                    (Takeover::Forced, _) => Replicated::MayBeLost,
+                    (_, Some(replica)) => Replicated::By(replica),
+                    (_, None) => Replicated::Nothing,
+                },
             };
             let mut claim = match when {
-                Takeover::Now => Claim::new(candidate, Grounds::Known),
+                Takeover::Now | Takeover::Forced => Claim::new(candidate, Grounds::Known),
                 Takeover::WhenVacant => Claim::new(candidate, Grounds::Silence(MARGIN)),
             };
             match run(&mut claim, &*archive.store, &archive.layout, &mut pace) {
@@ -240,7 +250,7 @@ impl Pace for Standing<'_> {
                 return false;
             }
             let left = until.saturating_sub(self.now());
-            if left.is_zero() && (is_current || self.when == Takeover::Now) {
+            if left.is_zero() && (is_current || self.when != Takeover::WhenVacant) {
                 return true;
             }
             thread::sleep(if left.is_zero() { LOOK } else { left.min(LOOK) });

@@ -9,7 +9,7 @@ use super::deletion::{Covered, Deletion};
 use super::fill::{Fill, Filled};
 use super::update::{Update, Updated};
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::{Epoch, Fence, Record, State};
+use crate::record::{Epoch, Fence, Record, Replica, State};
 use crate::seen::Seen;
 use crate::slot::Slot;
 use crate::store::Tag;
@@ -157,6 +157,14 @@ impl Primary {
         self.update(|_| {})
     }
 
+    /// Says in the record who has all that was acknowledged as replicated.
+    ///
+    /// # Errors
+    /// Those of [`serve`](Primary::serve).
+    pub(crate) fn has_replicas(&mut self, replicas: Vec<Replica>) -> Result<Update> {
+        self.update(|record| record.has_replicas(replicas))
+    }
+
     /// Gives the epoch up, after the last upload. A group that met a fence may be left; whether it
     /// is history is unknown then.
     ///
@@ -167,7 +175,10 @@ impl Primary {
         if self.fill == Filling::InFlight {
             return Err(Error::invalid("a slot is in flight"));
         }
-        self.update(|record| record.state = State::Released)
+        self.update(|record| {
+            record.state = State::Released;
+            record.has_replicas(Vec::new());
+        })
     }
 
     fn update(&mut self, change: impl FnOnce(&mut Record)) -> Result<Update> {

@@ -70,13 +70,22 @@ pub(crate) enum ForeignKeys {
     Off,
 }
 
+/// For what an answer waits once the commit is on this disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArchiveWait {
+    /// For the archive; or, where that is sooner, for so many replicas.
+    pub(crate) replicas: Option<u8>,
+    /// How long.
+    pub(crate) limit: Duration,
+}
+
 /// The terms under which a member is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     /// Who is answerable for it.
     pub(crate) principal: Principal,
-    /// How long its answer waits until its commit is in the archive, too; `None`: not at all.
-    pub(crate) archive_wait: Option<Duration>,
+    /// Where its commit must be besides before it is answered; `None`: nowhere.
+    pub(crate) archive_wait: Option<ArchiveWait>,
     /// Who has made it, and what it is.
     pub(crate) caller: Caller,
     pub(crate) foreign_keys: ForeignKeys,
