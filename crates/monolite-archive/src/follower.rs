@@ -40,7 +40,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::plan::Target;
-use crate::record::{Epoch, Record};
+use crate::record::{Epoch, Record, ReplicaId};
 use crate::requests::leader;
 use crate::restore::restore;
 use crate::streaming::Peer;
@@ -149,6 +149,8 @@ struct Progress {
     /// When it last had everything.
     had_all: Option<Instant>,
     record: Option<Record>,
+    /// Which replica this is, while it is known what the file has.
+    replica: Option<ReplicaId>,
     /// Why it follows no more.
     over: Option<Error>,
     is_ending: bool,

@@ -36,6 +36,7 @@
 //!     commit: 1,
 //!     time: Timestamp::from_millis(1_700_000_000_000),
 //!     unrecorded: Unrecorded::Refuse,
+//!     replicated: Replicated::Nothing,
 //! };
 //! // Become the primary: take the next epoch, fence, read what is below, serve.
 //! let grounds = Grounds::Silence(Duration::from_secs(2));
@@ -66,7 +67,7 @@ pub use crate::plan::Plan;
 pub use crate::probe::probe;
 pub use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
-    Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
+    Machine, Primary, Replicated, Reply, Request, Step, Unrecorded, Update, Updated,
 };
 pub use crate::record::{Fence, Holder};
 pub use crate::requests::{Pace, carry_out, leader, run};

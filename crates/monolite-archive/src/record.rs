@@ -110,7 +110,7 @@ drawn! {
 }
 drawn! {
     /// The file of one follower, from one full copy to the next.
-    Replica
+    ReplicaId
 }
 
 /// What the holder of a record is about.
@@ -184,7 +184,7 @@ pub struct Record {
     /// Who may be the next primary without the loss of a write that was acknowledged as replicated;
     /// none where any may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<ReplicaId>,
 }
 
 impl Record {
@@ -258,7 +258,7 @@ impl Record {
     }
 
     /// Who has all that was acknowledged as replicated, from now on.
-    pub(crate) fn has_replicas(&mut self, replicas: Vec<Replica>) {
+    pub(crate) fn has_replicas(&mut self, replicas: Vec<ReplicaId>) {
         self.format = if replicas.is_empty() { Record::FORMAT } else { Record::REPLICATED };
         self.replicas = replicas;
     }

@@ -39,7 +39,7 @@ use sha2::Sha256;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::drawn;
-use crate::record::Replica;
+use crate::record::ReplicaId;
 
 const MAGIC: [u8; 8] = *b"monolst1";
 const GREETING_BYTES: usize = MAGIC.len() + 16;
@@ -98,7 +98,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) lineage: u128,
-    pub(crate) replica: Replica,
+    pub(crate) replica: ReplicaId,
     /// Everything up to this slot is applied, or a fence.
     pub(crate) slot: u64,
     /// The last part that was applied: its epoch and end. None where the file is that of the slot.
@@ -118,7 +118,7 @@ impl Hello {
     fn decode(body: &[u8]) -> Result<Hello> {
         let mut rest = Rest(body);
         let mut drawn = || Ok::<_, Error>(u128::from_le_bytes(rest.take()?));
-        let (lineage, replica) = (drawn()?, Replica::from_bits(drawn()?));
+        let (lineage, replica) = (drawn()?, ReplicaId::from_bits(drawn()?));
         let (slot, epoch, at) = (rest.number()?, rest.number()?, rest.position()?);
         rest.ends()?;
         Ok(Hello { lineage, replica, slot, at: (epoch > 0).then_some((epoch, at)) })

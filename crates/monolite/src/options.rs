@@ -11,6 +11,7 @@ use monolite_sqlite::{ConnectionSetup, Setup};
 
 use crate::activity::Activity;
 use crate::archive::Archive;
+use crate::call::member::ArchiveWait;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
 pub use interactive::InteractiveOptions;

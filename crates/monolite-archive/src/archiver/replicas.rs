@@ -33,7 +33,7 @@ use monolite::archive::{Primary as Engine, WalPosition};
 
 use super::Shared;
 use super::lease::change;
-use crate::record::Replica;
+use crate::record::ReplicaId;
 use crate::streaming::PATIENCE;
 
 /// How often it is looked who is to be listed.
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// Who is to be listed where these are, if that is to change. All of them count from here on.
-    fn wanted(&mut self, listed: &[Replica], is_all_archived: bool) -> Option<Vec<Replica>> {
+    fn wanted(&mut self, listed: &[ReplicaId], is_all_archived: bool) -> Option<Vec<ReplicaId>> {
         self.listed = listed.len();
         self.counts = listed.iter().map(|replica| replica.bits()).collect();
         if !self.is_asked {
@@ -95,7 +95,7 @@ impl State {
         self.counts.extend(self.said.keys());
         let has_all = |said: &&Said| self.told.is_none_or(|told| told <= said.at);
         let fit = self.said.iter().filter(|(_, said)| has_all(said));
-        let fit: Vec<Replica> = fit.map(|(replica, _)| Replica::from_bits(*replica)).collect();
+        let fit: Vec<ReplicaId> = fit.map(|(replica, _)| ReplicaId::from_bits(*replica)).collect();
         let is_new = fit.len() != listed.len() || !fit.iter().all(|it| listed.contains(it));
         (is_new && !fit.is_empty()).then_some(fit)
     }
@@ -112,7 +112,7 @@ impl Replicas {
     }
 
     /// A follower streams that has everything up to `at`.
-    pub(super) fn connected(&self, replica: Replica, at: WalPosition) -> Connection<'_> {
+    pub(super) fn connected(&self, replica: ReplicaId, at: WalPosition) -> Connection<'_> {
         let mut state = self.state();
         state.connections += 1;
         let (replica, number) = (replica.bits(), state.connections);

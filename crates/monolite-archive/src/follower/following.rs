@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::{Plan, Target};
-use crate::record::Record;
+use crate::record::{Fence, Record};
 use crate::requests::leader;
 use crate::restore::restore;
 use crate::slot::Slot;
@@ -79,6 +79,7 @@ impl Following {
         let peer = self.shared.archive.stream_from.clone();
         while !self.shared.is_ending() {
             let then = Instant::now();
+            self.tells_who();
             match self.turn() {
                 Ok(true) => rest = Duration::ZERO,
                 Ok(false) => {
@@ -242,6 +243,9 @@ impl Following {
         if bound.is_none() {
             why = "what the primary had streamed was lost with it";
             self.place.is_spoiled = true;
+            if !self.is_succeeded(newest) {
+                self.place.replica = None;
+            }
         }
         // From here on slots have all of it, or a copy undoes it.
         let from = self.place.from;
@@ -279,6 +283,22 @@ impl Following {
             }
         }
         self.replace(why, &catalog, newest)
+    }
+
+    /// Whether the archive up to `newest` has content of a later primary than the one that has
+    /// streamed. That had all which was acknowledged: it was a replica itself, or an operator has
+    /// said that it may lack some.
+    fn is_succeeded(&self, newest: Txid) -> bool {
+        let (Some(record), Some(epoch)) = (&self.record, self.place.epoch) else { return false };
+        let has_copy = |fence: &Fence| fence.epoch > epoch && fence.copied_at.is_some();
+        record.fences.iter().any(has_copy)
+            || record.owner(record.below_fences(newest)).is_some_and(|owner| owner > epoch)
+    }
+
+    /// Says which replica this is, while it is known what the file has.
+    pub(super) fn tells_who(&self) {
+        let replica = self.place.replica.filter(|_| self.is_known());
+        self.shared.progress().replica = replica;
     }
 
     /// Whether a file that may have everything up to `to` has nothing from behind `newest`.
@@ -355,7 +375,7 @@ impl Following {
         if error.kind() != monolite::ErrorKind::Conflict {
             return Err(local(error));
         }
-        self.place.is_spoiled = true;
+        (self.place.is_spoiled, self.place.replica) = (true, None);
         self.place.write(&self.path)?;
         Err(Error::new(ErrorKind::Conflict, error.to_string()))
     }

@@ -10,6 +10,7 @@
 //! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
 //! | `to` | it may have more, up to this one |
 //! | `epoch` | the more may be parts that a primary of this epoch has streamed |
+//! | `replica` | 32 hexadecimal digits, drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
 //!
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archiver::position::{Identity, directory_of, write};
 use crate::error::{Error, Result};
-use crate::record::{Epoch, Lineage};
+use crate::record::{Epoch, Lineage, ReplicaId};
 
 const FORMAT: u32 = 1;
 /// With an epoch, which a reader of 1 would not see.
@@ -48,6 +49,8 @@ pub(super) struct Place {
     pub(super) to: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epoch: Option<Epoch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replica: Option<ReplicaId>,
     pub(super) is_spoiled: bool,
     settled: Option<Identity>,
 }
@@ -55,8 +58,17 @@ pub(super) struct Place {
 impl Place {
     /// Of a file that is not there.
     pub(super) fn nowhere(lineage: Option<Lineage>) -> Place {
-        let (epoch, settled) = (None, None);
-        Place { format: FORMAT, lineage, from: 0, to: 0, epoch, is_spoiled: false, settled }
+        let (epoch, replica, settled) = (None, None, None);
+        Place {
+            format: FORMAT,
+            lineage,
+            from: 0,
+            to: 0,
+            epoch,
+            replica,
+            is_spoiled: false,
+            settled,
+        }
     }
 
     /// That of the file at `path`; `None` when it follows nothing.

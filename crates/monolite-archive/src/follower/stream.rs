@@ -33,7 +33,8 @@ use super::streamed::{Standing, Streamed};
 use crate::archiver::position::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
-use crate::record::Epoch;
+use crate::random::drawn;
+use crate::record::{Epoch, ReplicaId};
 use crate::requests::leader;
 use crate::slot::Slot;
 use crate::store;
@@ -49,9 +50,10 @@ impl Following {
         let Some(lineage) = self.place.lineage.filter(|_| self.is_known()) else {
             return Ok(false);
         };
+        let replica = self.replica()?;
         let slot = self.next.get() - 1;
         let at = self.streamed.as_ref().map(|streamed| (streamed.epoch.0, streamed.at));
-        let mut line = Line::connect(peer, Hello { lineage: lineage.bits(), slot, at })?;
+        let mut line = Line::connect(peer, Hello { lineage: lineage.bits(), replica, slot, at })?;
         let epoch = loop {
             match line.receive(Wait::ATick)? {
                 Some(Message::Welcome { epoch }) => break Epoch(epoch),
@@ -119,7 +121,9 @@ impl Following {
                 }
                 other => other,
             };
-            self.apply_parts(epoch, std::mem::take(&mut parts))?;
+            if let Some(at) = self.apply_parts(epoch, std::mem::take(&mut parts))? {
+                line.say(at)?;
+            }
             bytes = 0;
             match other {
                 Some(Message::Sealed { txid, at }) => self.seal(txid, at)?,
@@ -132,9 +136,22 @@ impl Following {
         Ok(())
     }
 
-    /// Applies parts as one commit.
-    fn apply_parts(&mut self, epoch: Epoch, parts: Vec<Part>) -> Result<()> {
-        let Some(size) = parts.last().map(|last| last.commit) else { return Ok(()) };
+    /// Which replica this is. One that is not yet is from now on, and its place on disk says so.
+    fn replica(&mut self) -> Result<ReplicaId> {
+        if let Some(replica) = self.place.replica {
+            return Ok(replica);
+        }
+        let replica = ReplicaId::from_bits(drawn()?);
+        self.place.replica = Some(replica);
+        self.place.write(&self.path)?;
+        self.tells_who();
+        Ok(replica)
+    }
+
+    /// Applies parts as one commit; up to where everything is on disk now.
+    fn apply_parts(&mut self, epoch: Epoch, parts: Vec<Part>) -> Result<Option<WalPosition>> {
+        let Some(last) = parts.last() else { return Ok(None) };
+        let (size, to) = (last.commit, last.to);
         let bound = parts.iter().map(|part| part.bound).max().unwrap_or(0);
         // Where this fails, it is not known what the file has.
         let none = Streamed { epoch, at: WalPosition::default(), generations: Vec::new() };
@@ -145,7 +162,7 @@ impl Following {
         self.repeat(parts.into_iter().map(|part| Box::new(part) as _).collect(), size)?;
         self.streamed = Some(streamed);
         self.shared.progress().stats.parts += count;
-        Ok(())
+        Ok(Some(to))
     }
 
     /// The slot `txid` is among the parts, and ends at `at`.

@@ -37,7 +37,7 @@ use crate::protocol::{
 };
 use crate::protocol::{Update, Updated};
 use crate::random::drawn;
-use crate::record::Holder;
+use crate::record::{Holder, ReplicaId};
 use crate::requests::{Pace, boottime, leader, run};
 
 /// How much longer than its lease a primary must have been silent: clocks of two machines do not
@@ -67,6 +67,8 @@ pub enum Takeover {
 #[derive(Debug)]
 pub struct Succession {
     claimed: Box<Claimed>,
+    /// Which replica has claimed; `None` where it did not matter.
+    replica: Option<ReplicaId>,
 }
 
 impl Succession {
@@ -100,6 +102,7 @@ impl Follower {
                 continue;
             };
             let archive = &self.shared.archive;
+            let replica = self.shared.progress().replica;
             let candidate = Candidate {
                 holder: Holder::from_bits(drawn().map_err(of)?),
                 lineage: record.lineage,
@@ -109,7 +112,7 @@ impl Follower {
                 commit: 1,
                 time: (archive.clock)(),
                 unrecorded: Unrecorded::Refuse,
-                replicated: match (when, self.shared.progress().replica) {
+                replicated: match (when, replica) {
                     (Takeover::Forced, _) => Replicated::MayBeLost,
                     (_, Some(replica)) => Replicated::By(replica),
                     (_, None) => Replicated::Nothing,
@@ -121,7 +124,13 @@ impl Follower {
             };
             match run(&mut claim, &*archive.store, &archive.layout, &mut pace) {
                 None => break,
-                Some(Ok(ClaimOutcome::Taken(claimed))) => return Ok(Some(Succession { claimed })),
+                Some(Ok(ClaimOutcome::Taken(claimed))) => {
+                    let is_listed = !claimed.record().replicas.is_empty();
+                    return Ok(Some(Succession {
+                        claimed,
+                        replica: replica.filter(|_| is_listed),
+                    }));
+                }
                 Some(Ok(ClaimOutcome::Lost)) if when == Takeover::WhenVacant => {}
                 Some(Ok(ClaimOutcome::Lost)) => {
                     let record = leader(&*archive.store, &archive.layout).map_err(of)?;
@@ -166,7 +175,7 @@ impl Follower {
 
     /// Has the record list the fence, and the file have everything below it.
     fn catch_up(&self, following: &mut Following, succession: Succession) -> Result<()> {
-        let claimed = succession.claimed;
+        let Succession { claimed, replica } = succession;
         let fence = claimed.fence();
         let below = if claimed.is_handed_over() { fence.get() } else { fence.get() - 1 };
         let mut primary = Primary::new(*claimed)?;
@@ -202,6 +211,11 @@ impl Follower {
             if !pace.wait(boottime() + LOOK) {
                 return Err(pace.late());
             }
+        }
+        if replica.is_some() && following.place.replica != replica {
+            let message =
+                "the file has lost what it had acknowledged as a replica: promote another";
+            return Err(Error::new(ErrorKind::Gap, message));
         }
         let is_below = following.next > fence && following.place.from < fence.get();
         assert!(following.is_known() && is_below, "the file has the state below the fence");

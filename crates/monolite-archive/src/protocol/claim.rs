@@ -36,7 +36,7 @@ use monolite_ltx::{Header, PageSize, Timestamp, Txid};
 use super::swap::{Swap, Swapped};
 use super::{Machine, Reply, Request, Step};
 use crate::error::{Error, ErrorKind};
-use crate::record::{Epoch, Fence, Holder, Lineage, Record, Replica, State as RecordState};
+use crate::record::{Epoch, Fence, Holder, Lineage, Record, ReplicaId, State as RecordState};
 use crate::slot::{Found, Place, Slot};
 use crate::store::Tag;
 
@@ -77,7 +77,7 @@ pub enum Replicated {
     /// All: its file is the one that has acknowledged them.
     All,
     /// What this follower has acknowledged.
-    By(Replica),
+    By(ReplicaId),
     /// Nothing.
     Nothing,
     /// An operator says that they may be lost.
@@ -521,7 +521,7 @@ fn look_at(record: &Record, now: Duration) -> Duration {
 }
 
 fn not_replicated(record: &Record) -> Error {
-    let names: Vec<String> = record.replicas.iter().map(Replica::to_string).collect();
+    let names: Vec<String> = record.replicas.iter().map(ReplicaId::to_string).collect();
     let message = format!(
         "writes were acknowledged as replicated that the archive and this file may lack: promote \
          the follower {} instead, which has them; or say that they may be lost",

@@ -9,7 +9,7 @@ use super::deletion::{Covered, Deletion};
 use super::fill::{Fill, Filled};
 use super::update::{Update, Updated};
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::{Epoch, Fence, Record, Replica, State};
+use crate::record::{Epoch, Fence, Record, ReplicaId, State};
 use crate::seen::Seen;
 use crate::slot::Slot;
 use crate::store::Tag;
@@ -161,7 +161,7 @@ impl Primary {
     ///
     /// # Errors
     /// Those of [`serve`](Primary::serve).
-    pub(crate) fn has_replicas(&mut self, replicas: Vec<Replica>) -> Result<Update> {
+    pub(crate) fn has_replicas(&mut self, replicas: Vec<ReplicaId>) -> Result<Update> {
         self.update(|record| record.has_replicas(replicas))
     }
 

@@ -11,7 +11,7 @@ const SECRET: &[u8] = b"sixteen bytes!!!";
 
 fn hello() -> Hello {
     let at = WalPosition { generation: 3, offset: 4_152 };
-    Hello { lineage: 7 << 100, slot: 12, at: Some((2, at)) }
+    Hello { lineage: 7 << 100, replica: ReplicaId::from_bits(9), slot: 12, at: Some((2, at)) }
 }
 
 fn part() -> Message {

@@ -7,8 +7,8 @@ use monolite_archive::{
     Epoch, Error, ErrorKind, Layout, Lineage, MemoryStore, Record, State, Store,
     internals::{
         Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Fence, Fill, Filled, Grounds,
-        Holder, Level, Machine, Primary, Reply, Request, Slot, Step, Unrecorded, Updated,
-        carry_out, leader,
+        Holder, Level, Machine, Primary, Replicated, Reply, Request, Slot, Step, Unrecorded,
+        Updated, carry_out, leader,
     },
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, TxidRange};
@@ -71,6 +71,7 @@ impl Scene {
             commit: 1,
             time: Timestamp::from_millis(1000),
             unrecorded: Unrecorded::Refuse,
+            replicated: Replicated::Nothing,
         }
     }
 

@@ -10,7 +10,7 @@ use monolite_archive::{
     Tag,
     internals::{
         Call, Candidate, Claim, ClaimOutcome, Fault, FaultyStore, Filled, Grounds, Holder, Primary,
-        Reply, Request, SlotId, Unrecorded, carry_out, run,
+        Replicated, Reply, Request, SlotId, Unrecorded, carry_out, run,
     },
 };
 use monolite_ltx::{PageSize, Timestamp, Txid};
@@ -293,6 +293,7 @@ fn claim(holder: u128) -> Claim {
         commit: 1,
         time: Timestamp::from_millis(0),
         unrecorded: Unrecorded::Refuse,
+        replicated: Replicated::Nothing,
     };
     Claim::new(candidate, Grounds::Known)
 }

@@ -31,8 +31,8 @@ use monolite_archive::{
     Epoch, Fetched, Layout, Lineage, Listing, MemoryStore, Part, Record, Result, State, Store, Tag,
     internals::{
         Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fault, FaultyStore,
-        Fill, Filled, Found, Grounds, Holder, Level, Machine, Place, Primary, Reply, Request, Slot,
-        SlotId, Step, Unrecorded, Update, Updated, carry_out,
+        Fill, Filled, Found, Grounds, Holder, Level, Machine, Place, Primary, Replicated, Reply,
+        Request, Slot, SlotId, Step, Unrecorded, Update, Updated, carry_out,
     },
 };
 use monolite_ltx::{
@@ -440,6 +440,7 @@ impl World {
                 Beginning::Nothing => Unrecorded::Refuse,
                 Beginning::Slots | Beginning::Level => Unrecorded::Adopt,
             },
+            replicated: Replicated::Nothing,
         }
     }
 

@@ -4,7 +4,6 @@
 mod models;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::rusqlite;
 
