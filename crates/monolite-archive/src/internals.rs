@@ -32,6 +32,7 @@
 //!     lineage: Lineage::from_bits(0xfeed),
 //!     lease: Some(Duration::from_secs(10)),
 //!     address: "10.0.0.1:7000".into(),
+//!     stream: String::new(),
 //!     page_size: PageSize::new(4096).expect("it is a power of two"),
 //!     commit: 1,
 //!     time: Timestamp::from_millis(1_700_000_000_000),

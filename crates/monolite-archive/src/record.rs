@@ -12,6 +12,7 @@
 //! | `holder` | 32 hexadecimal digits, drawn at each start: who that is |
 //! | `state` | `taking`, `serving`, `released` |
 //! | `address` | where clients find it, as it likes |
+//! | `stream` | where the holder streams to followers; missing where it does not |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
 //! | `has_lease` | the holder changes it more often than that while it lives; missing if not |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
@@ -167,6 +168,9 @@ pub struct Record {
     pub state: State,
     /// Where clients find the holder.
     pub address: String,
+    /// Where the holder streams to followers; empty where it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stream: String,
     ttl_ms: u64,
     /// Whether the holder renews the record for as long as it lives. Without it silence says
     /// nothing: versions that do not know the field write the record once.
@@ -218,6 +222,7 @@ impl Record {
             holder,
             state: State::Taking,
             address: String::new(),
+            stream: String::new(),
             ttl_ms: millis(ttl),
             has_lease: false,
             counter: 0,

@@ -70,7 +70,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// How much is read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where the other side is, and what only both know.
+/// Where the primary is, and what both sides know alone.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) address: Arc<str>,
@@ -80,6 +80,16 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(address: &str, secret: &[u8]) -> Peer {
         Peer { address: address.into(), secret: secret.into() }
+    }
+
+    /// The same at another address.
+    pub(crate) fn at(&self, address: &str) -> Peer {
+        Peer { address: address.into(), secret: Arc::clone(&self.secret) }
+    }
+
+    /// Its address.
+    pub(crate) fn name(&self) -> String {
+        self.address.to_string()
     }
 
     /// Whether its secret may be used.

@@ -93,9 +93,9 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     if let Some(address) = &arguments.address {
         archive = archive.address(address);
     }
-    if let (Some(address), Some(file)) = (&arguments.stream, &arguments.secret_file) {
+    if let Some(file) = &arguments.stream {
         let secret = fs::read(file).with_context(|| format!("read {}", file.display()))?;
-        archive = archive.stream_from(address, secret.trim_ascii_end());
+        archive = archive.stream_from(None, secret.trim_ascii_end());
     }
     // Other programs are to read it, and what they could write would cost a copy at a takeover.
     let sharing = if *takeover { Sharing::Exclusive } else { Sharing::Shared };

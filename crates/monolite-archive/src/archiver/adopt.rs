@@ -108,6 +108,7 @@ pub fn adopt(
         lineage: before.as_ref().map_or(drawn_lineage, |record| record.lineage),
         lease: None,
         address: String::new(),
+        stream: String::new(),
         page_size: newest.page_size,
         commit: newest.commit.max(1),
         time: wall_clock::now(),

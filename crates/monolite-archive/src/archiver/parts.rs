@@ -214,7 +214,7 @@ impl Parts {
 }
 
 impl Archive {
-    /// Has the primary listen at `address`, as `10.0.0.1:7001`, for [followers that
+    /// Has the primary listen at `address`, as `db1.internal:7001`, for [followers that
     /// stream](Archive::stream_from): they have what is on this disk some milliseconds later.
     /// `secret` is the same on both sides, 16 random bytes or more. It proves who is there and that
     /// nothing was changed. **Nothing is encrypted**: listen in a private network, or use a tunnel.
@@ -225,13 +225,14 @@ impl Archive {
         self
     }
 
-    /// Has [`Follower`](crate::Follower) stream from the primary at `address`, whenever it has what
+    /// Has [`Follower`](crate::Follower) stream from the primary at `address`, or where the leader
+    /// record says that it listens, whenever it has what
     /// the archive has and the primary is there. Otherwise it goes on by the archive. Reads then
     /// see what is on the disk of the primary: where that dies, it may be lost before it is
     /// archived, and the follower goes back to what is in history. Default: no.
     #[must_use]
-    pub fn stream_from(mut self, address: &str, secret: &[u8]) -> Archive {
-        self.stream_from = Some(Peer::new(address, secret));
+    pub fn stream_from(mut self, address: Option<&str>, secret: &[u8]) -> Archive {
+        self.stream_from = Some(Peer::new(address.unwrap_or_default(), secret));
         self
     }
 }

@@ -28,6 +28,7 @@ use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
 use crate::seen::Seeing;
 use crate::slot::{Found, Slot};
+use crate::streaming::Peer;
 
 /// How often it is looked for those who write again.
 const GATHER_LOOK: Duration = Duration::from_micros(200);
@@ -329,6 +330,7 @@ impl Uploader<'_> {
             lineage,
             lease: self.shared.archive.lease,
             address: self.shared.archive.address.to_string(),
+            stream: self.shared.archive.stream_to.as_ref().map_or_else(String::new, Peer::name),
             page_size: page_size.map_err(|error| Error::of_ltx("the database", error))?,
             commit: sizes.1.max(1),
             time: self.shared.now(),

@@ -39,6 +39,7 @@ use crate::requests::leader;
 use crate::restore::restore;
 use crate::slot::Slot;
 use crate::store::{Part, Store};
+use crate::streaming::Peer;
 
 /// After so many intervals without a new slot it is looked whether there are later ones.
 const LOOK_PARTS: u32 = 30;
@@ -76,7 +77,6 @@ impl Following {
         let interval = self.shared.archive.interval;
         let mut rest = interval;
         let (mut again, mut pausing) = (Instant::now(), interval);
-        let peer = self.shared.archive.stream_from.clone();
         while !self.shared.is_ending() {
             let then = Instant::now();
             self.tells_who();
@@ -85,11 +85,11 @@ impl Following {
                 Ok(false) => {
                     self.shared.had_all(then);
                     rest = interval;
-                    let Some(peer) = peer.as_ref().filter(|_| again <= Instant::now()) else {
+                    let Some(peer) = self.peer().filter(|_| again <= Instant::now()) else {
                         self.shared.rest(rest);
                         continue;
                     };
-                    match self.stream(peer) {
+                    match self.stream(&peer) {
                         Ok(true) => (rest, pausing) = (Duration::ZERO, interval),
                         Ok(false) => pausing = interval,
                         Err(error) => {
@@ -293,6 +293,16 @@ impl Following {
         let has_copy = |fence: &Fence| fence.epoch > epoch && fence.copied_at.is_some();
         record.fences.iter().any(has_copy)
             || record.owner(record.below_fences(newest)).is_some_and(|owner| owner > epoch)
+    }
+
+    /// Where it is to stream from.
+    fn peer(&self) -> Option<Peer> {
+        let peer = self.shared.archive.stream_from.as_ref()?;
+        if !peer.address.is_empty() {
+            return Some(peer.clone());
+        }
+        let address = self.record.as_ref().map_or("", |record| &record.stream);
+        (!address.is_empty()).then(|| peer.at(address))
     }
 
     /// Says which replica this is, while it is known what the file has.

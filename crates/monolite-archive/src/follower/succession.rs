@@ -108,6 +108,7 @@ impl Follower {
                 lineage: record.lineage,
                 lease: archive.lease,
                 address: archive.address.to_string(),
+                stream: String::new(),
                 page_size: self.shared.page_size,
                 commit: 1,
                 time: (archive.clock)(),

@@ -58,6 +58,8 @@ pub struct Candidate {
     pub lease: Option<Duration>,
     /// Where clients will find it.
     pub address: String,
+    /// Where it streams to followers; empty where it does not.
+    pub stream: String,
     /// Size of the database's pages; a fence says it where no file is below it.
     pub page_size: PageSize,
     /// Size of the database in pages, at least 1; likewise.
@@ -384,6 +386,7 @@ impl Claim {
     fn signed(&self, mut record: Record) -> Record {
         record.has_lease = self.candidate.lease.is_some();
         record.address.clone_from(&self.candidate.address);
+        record.stream.clone_from(&self.candidate.stream);
         record
     }
 

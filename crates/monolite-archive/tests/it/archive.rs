@@ -231,6 +231,7 @@ impl<S: Store> Archive<S> {
             lineage: Lineage::from_bits(5),
             lease: None,
             address: String::new(),
+            stream: String::new(),
             page_size: PAGE_SIZE,
             commit: moment.pages.len() as u32,
             time,

@@ -67,6 +67,7 @@ impl Scene {
             lineage: Lineage::from_bits(9),
             lease: Some(TTL),
             address: String::new(),
+            stream: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(1000),

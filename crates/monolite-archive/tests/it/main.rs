@@ -24,6 +24,7 @@ mod programs;
 #[cfg(feature = "s3")]
 mod proxies;
 mod readers;
+mod replicas;
 mod restoring;
 mod resuming;
 mod schedules;

@@ -289,6 +289,7 @@ fn claim(holder: u128) -> Claim {
         lineage: Lineage::from_bits(1),
         lease: None,
         address: String::new(),
+        stream: String::new(),
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(0),

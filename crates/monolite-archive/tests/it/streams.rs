@@ -44,7 +44,7 @@ impl Told {
 
     fn follow(&self, name: &str) -> monolite::Result<Follower> {
         let archive = self.archive().interval(Duration::from_millis(30));
-        let archive = archive.stream_from(&self.address, SECRET);
+        let archive = archive.stream_from(None, SECRET);
         archive.follow(Options::new().readers(1), self.directory.join(name))
     }
 

@@ -49,7 +49,7 @@ impl Wire {
     }
 
     pub(crate) fn follower(&self, archive: Archive) -> Archive {
-        archive.stream_from(&self.proxy.to_string(), SECRET)
+        archive.stream_from(Some(&self.proxy.to_string()), SECRET)
     }
 
     /// Ends what is open, and lets nothing through for so long.

@@ -433,6 +433,7 @@ impl World {
             lineage: LINEAGE,
             lease: Some(TTL),
             address: String::new(),
+            stream: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(self.now.as_millis() as i64),

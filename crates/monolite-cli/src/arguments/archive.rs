@@ -214,13 +214,10 @@ pub(crate) struct Follow {
     #[arg(value_name = "FILE", value_parser = super::files::file())]
     pub(crate) file: PathBuf,
 
-    /// Stream from the primary at HOST:PORT, where its program listens (Archive::stream_to)
-    #[arg(long, value_name = "ADDRESS", requires = "secret_file")]
-    pub(crate) stream: Option<String>,
-
-    /// The file with the secret of the stream, 16 bytes or more, without white space at its end
-    #[arg(long, value_name = "FILE", requires = "stream")]
-    pub(crate) secret_file: Option<PathBuf>,
+    /// Stream from the primary, if it does; SECRET is the file with the secret that both sides have,
+    /// 16 bytes or more, without white space at its end
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) stream: Option<PathBuf>,
 
     /// Become the primary's file when the primary is closed or silent
     #[arg(long)]

@@ -1,0 +1,235 @@
+//! Three nodes, each of which is the primary or a replica, killed and stopped at any moment: what was
+//! acknowledged as replicated is in the file of each later primary. `MONOLITE_REPLICA_KILLS` says
+//! how often.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::rusqlite::Connection;
+use monolite::{Durability, Options};
+use monolite_archive::{Archive, Takeover};
+
+use crate::wire::{SECRET, free_address};
+
+const CHILD: &str = "MONOLITE_REPLICAS_CHILD";
+
+/// Longer than a test: the archive has next to nothing of what is acknowledged.
+const INTERVAL: Duration = Duration::from_secs(600);
+
+/// How long it may take until a write is acknowledged again.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+struct Cluster {
+    directory: PathBuf,
+    nodes: Vec<(String, Option<Child>)>,
+}
+
+impl Cluster {
+    fn start(&mut self, at: usize) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "replicas::node", "--nocapture"]);
+        let log = self.directory.join(format!("log{at}"));
+        let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
+        child.stdout(Stdio::null()).stderr(log);
+        let told = format!("{at} {} {}", self.nodes[at].0, self.directory.display());
+        self.nodes[at].1 = Some(child.env(CHILD, told).spawn().unwrap());
+    }
+
+    fn signal(&self, at: usize, signal: rustix::process::Signal) {
+        let pid = self.nodes[at].1.as_ref().unwrap().id();
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn kill(&mut self, at: usize) {
+        let mut child = self.nodes[at].1.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn acknowledged(&self) -> usize {
+        acknowledged(&self.directory).len()
+    }
+
+    /// Who said last that it is the primary.
+    fn primary(&self) -> Option<usize> {
+        let text = fs::read_to_string(self.directory.join("primaries")).unwrap_or_default();
+        text.lines().last()?.parse().ok()
+    }
+
+    /// Waits until more is acknowledged, by a primary other than `before` if one is named.
+    fn goes_on(&self, before: Option<usize>) {
+        let (start, had) = (Instant::now(), self.acknowledged());
+        let mut since = had;
+        loop {
+            let (now, is_other) = (self.acknowledged(), self.primary() != before);
+            if !is_other {
+                since = now;
+            }
+            if is_other && now > since + 20 {
+                return;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "nothing is acknowledged any more: {}",
+                self.logs()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn logs(&self) -> String {
+        let log = |at| fs::read_to_string(self.directory.join(format!("log{at}")));
+        (0..3).map(|at| format!("\n{at}: {}", log(at).unwrap_or_default())).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (_, node) in &mut self.nodes {
+            if let Some(mut child) = node.take() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// No test: one of the processes.
+#[test]
+fn node() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let told: Vec<&str> = told.splitn(3, ' ').collect();
+    let [name, address, directory] = told[..] else { panic!("{told:?}") };
+    let directory = Path::new(directory);
+    let archive = Archive::at(directory.join("archive").to_str().unwrap()).unwrap();
+    let archive = archive.interval(INTERVAL).time_limit(Duration::from_secs(5));
+    let archive = archive.lease(Some(Duration::from_secs(1))).address(address);
+    let archive = archive.stream_to(address, SECRET).stream_from(None, SECRET);
+    let file = directory.join(format!("{name}.db"));
+    if directory.join("begun").exists() {
+        let following = archive.clone().interval(Duration::from_millis(50));
+        let follower = loop {
+            match following.follow(Options::new().readers(1), &file) {
+                Ok(follower) => break follower,
+                Err(error) => eprintln!("{name}: {error}"),
+            }
+            thread::sleep(Duration::from_millis(100));
+        };
+        let succession = follower.claim(Takeover::WhenVacant, &|| true).unwrap().unwrap();
+        eprintln!("{name}: takes epoch {}", succession.epoch());
+        follower.promote(succession).unwrap();
+    }
+    let options = Options::new().readers(1).archive(archive);
+    let db = options.durability(Durability::Replicated(1)).open(&file).unwrap();
+    let synced = db.with_durability(Durability::Synced);
+    synced
+        .write(|tx| tx.execute_batch("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY)"))
+        .wait()
+        .unwrap();
+    let ids = db.read(|tx| tx.query_map("SELECT id FROM t", (), |row| row.get::<_, i64>(0)));
+    let missing = missing(directory, &ids.wait().unwrap().into_iter().collect());
+    if missing > 0 {
+        append(&directory.join("missing"), &format!("{missing} at {name}"));
+    }
+    append(&directory.join("begun"), name);
+    append(&directory.join("primaries"), name);
+    let first = fastrand::i64(0..1 << 40) << 20;
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for n in 0.. {
+                    let id = first + n * 4 + writer;
+                    match db.write(move |tx| tx.execute("INSERT INTO t VALUES (?)", [id])).wait() {
+                        Ok(_) => append(&directory.join("acknowledged"), &id.to_string()),
+                        Err(error) => eprintln!("{name}: {error}"),
+                    }
+                    // As a checkpoint at any time.
+                    if fastrand::u32(0..400) == 0 {
+                        let _ = db.checkpoint().wait();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn append(file: &Path, line: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn kills() -> u32 {
+    std::env::var("MONOLITE_REPLICA_KILLS").map_or(3, |kills| kills.parse().unwrap())
+}
+
+#[test]
+fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = (0..3).map(|_| (free_address().to_string(), None)).collect();
+    let mut cluster = Cluster { directory: directory.path().to_owned(), nodes };
+    cluster.start(0);
+    let start = Instant::now();
+    while cluster.primary().is_none() {
+        assert!(start.elapsed() < PATIENCE, "{}", cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
+    cluster.start(1);
+    cluster.start(2);
+    cluster.goes_on(None);
+    let mut stopped: Option<usize> = None;
+    for kill in 0..kills() {
+        thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
+        let primary = cluster.primary().unwrap();
+        // A replica may die a moment before, or the primary be stopped instead of killed.
+        match fastrand::u32(0..4) {
+            0 => {
+                let replica = (primary + 1) % 3;
+                cluster.kill(replica);
+                cluster.goes_on(None);
+                cluster.start(replica);
+                continue;
+            }
+            1 => {
+                cluster.signal(primary, rustix::process::Signal::STOP);
+                stopped = Some(primary);
+            }
+            _ => cluster.kill(primary),
+        }
+        cluster.goes_on(Some(primary));
+        if let Some(stopped) = stopped.take() {
+            cluster.signal(stopped, rustix::process::Signal::CONT);
+            thread::sleep(Duration::from_millis(300));
+            cluster.kill(stopped);
+        }
+        let now = cluster.primary().unwrap();
+        eprintln!("kill {kill}: {primary} → {now}, {}", cluster.acknowledged());
+        assert!(!cluster.directory.join("missing").exists(), "{}", cluster.logs());
+        cluster.start(primary);
+        // It streams again, so that both of the others may be next.
+        thread::sleep(Duration::from_secs(1));
+    }
+    let primary = cluster.primary().unwrap();
+    (0..3).for_each(|at| cluster.kill(at));
+    let file = Connection::open(cluster.directory.join(format!("{primary}.db"))).unwrap();
+    let mut ids = file.prepare("SELECT id FROM t").unwrap();
+    let ids = ids.query_map([], |row| row.get(0)).unwrap().flatten().collect();
+    let missing = missing(&cluster.directory, &ids);
+    assert_eq!(missing, 0, "of {} are missing: {}", cluster.acknowledged(), cluster.logs());
+}
+
+/// How many acknowledged rows are not among these.
+fn missing(directory: &Path, ids: &BTreeSet<i64>) -> usize {
+    acknowledged(directory).difference(ids).count()
+}
+
+fn acknowledged(directory: &Path) -> BTreeSet<i64> {
+    let text = fs::read_to_string(directory.join("acknowledged")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
