@@ -70,7 +70,7 @@ pub use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
     Machine, Primary, Replicated, Reply, Request, Step, Unrecorded, Update, Updated,
 };
-pub use crate::record::{Fence, Holder};
+pub use crate::record::{Fence, Holder, ReplicaId};
 pub use crate::requests::{Pace, carry_out, leader, run};
 pub use crate::restore::{restore, restore_noting};
 pub use crate::retention::{Horizon, Retention};

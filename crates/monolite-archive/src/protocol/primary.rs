@@ -161,7 +161,7 @@ impl Primary {
     ///
     /// # Errors
     /// Those of [`serve`](Primary::serve).
-    pub(crate) fn has_replicas(&mut self, replicas: Vec<ReplicaId>) -> Result<Update> {
+    pub fn has_replicas(&mut self, replicas: Vec<ReplicaId>) -> Result<Update> {
         self.update(|record| record.has_replicas(replicas))
     }
 
