@@ -795,6 +795,7 @@ impl Archiving for Running {
         stats.staged_bytes = feed.staged_bytes();
         stats.copies_because.clone_from(&feed.broken);
         stats.followers = self.shared.parts.as_ref().map_or(0, |parts| parts.followers() as u64);
+        stats.replicas = self.shared.parts.as_ref().map_or(0, |parts| parts.replicas.listed());
         stats
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
 
 /// Has a file be the primary's, because an operator says so.
 pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
-    let arguments::Promote { archive: archived, file, address } = arguments;
+    let arguments::Promote { archive: archived, file, address, lose_replicated } = arguments;
     let is_stopped = interrupt::flag()?;
     let mut archive = options::open(archived)?;
     if let Some(address) = address {
@@ -144,7 +144,8 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     }
     let follower = archive.follow(Options::new(), file)?;
     let goes_on = || !is_stopped.load(Ordering::Relaxed);
-    let Some(claimed) = follower.claim(Takeover::Now, &goes_on)? else {
+    let when = if *lose_replicated { Takeover::Forced } else { Takeover::Now };
+    let Some(claimed) = follower.claim(when, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");
     };
     lead(follower, claimed, archived, file).map(drop)

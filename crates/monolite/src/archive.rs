@@ -63,7 +63,9 @@ pub trait Archive: fmt::Debug + Send + Sync {
     fn time_limit(&self) -> Duration;
 
     /// Whether followers may stream from it.
-    fn streams(&self) -> bool;
+    fn streams(&self) -> bool {
+        false
+    }
 }
 
 /// Why an archive has the opening of its database fail.
@@ -120,7 +122,7 @@ pub trait Archiving: Send + Sync {
     fn awaited(&self);
 
     /// A write waits until followers have everything committed so far. Must be quick.
-    fn replicates(&self);
+    fn replicates(&self) {}
 
     /// How long the oldest commit has been waiting that is durable and not archived, or that
     /// nothing can be restored; zero when everything is archived. Must be quick.
@@ -182,6 +184,9 @@ pub struct ArchiveStats {
     pub copies_because: Option<String>,
     /// How many followers stream.
     pub followers: u64,
+    /// How many of them a write waits for that is to be
+    /// [replicated](crate::Durability::Replicated), and any of which may be the next primary.
+    pub replicas: u64,
     /// Requests of the store that have failed.
     pub failed_requests: u64,
     /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if

@@ -36,8 +36,9 @@ use super::lease::change;
 use crate::record::ReplicaId;
 use crate::streaming::PATIENCE;
 
-/// How often it is looked who is to be listed.
+/// How often it is looked who is to be listed, once a write has asked; and before.
 const LOOK: Duration = Duration::from_millis(50);
+const REST: Duration = Duration::from_millis(250);
 
 /// What one connection of a follower has said.
 struct Said {
@@ -115,6 +116,11 @@ impl Replicas {
         self.state().is_asked = true;
     }
 
+    /// How many the record lists.
+    pub(super) fn listed(&self) -> u64 {
+        self.state().listed as u64
+    }
+
     /// A follower streams that has everything up to `at`.
     pub(super) fn connected(&self, replica: ReplicaId, at: WalPosition) -> Connection<'_> {
         let mut state = self.state();
@@ -172,7 +178,7 @@ impl Drop for Connection<'_> {
 /// Has the record list who is to be, until the archive is closed or another process has it.
 pub(super) fn run(shared: &Shared, engine: &dyn Engine) {
     let Some(replicas) = shared.parts.as_ref().map(|parts| &parts.replicas) else { return };
-    while shared.rests(LOOK) {
+    while shared.rests(if replicas.state().is_asked { LOOK } else { REST }) {
         let Some(term) = shared.term().clone() else { continue };
         let turn = term.turn();
         let is_over = shared.term().as_ref().is_none_or(|now| !Arc::ptr_eq(now, &term));

@@ -527,7 +527,7 @@ fn not_replicated(record: &Record) -> Error {
     let names: Vec<String> = record.replicas.iter().map(ReplicaId::to_string).collect();
     let message = format!(
         "writes were acknowledged as replicated that the archive and this file may lack: promote \
-         the follower {} instead, which has them; or say that they may be lost",
+         the follower {} instead, which has them; --lose-replicated loses them",
         names.join(" or ")
     );
     Error::invalid(message)

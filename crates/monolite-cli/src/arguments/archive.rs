@@ -203,6 +203,10 @@ pub(crate) struct Adopt {
     /// Also when a primary has it: it is gone for good, or is to be stopped by this
     #[arg(long)]
     pub(crate) take_over: bool,
+
+    /// Also when writes were acknowledged that only its replicas have (Durability::Replicated)
+    #[arg(long, requires = "take_over")]
+    pub(crate) lose_replicated: bool,
 }
 
 #[derive(Args, Debug)]
@@ -257,6 +261,10 @@ pub(crate) struct Promote {
     /// Where clients will find the new primary
     #[arg(long, value_name = "TEXT")]
     pub(crate) address: Option<String>,
+
+    /// Also when writes were acknowledged that only other followers have (Durability::Replicated)
+    #[arg(long)]
+    pub(crate) lose_replicated: bool,
 }
 
 #[derive(Args, Debug)]

@@ -17,6 +17,7 @@ const STAGED: &str = "Bytes kept beside the database for the archive.";
 const RESTORABLE: &str = "Whether the newest archived state can be restored.";
 const COPYING: &str = "Whether a full copy is due; the field says why.";
 const FOLLOWERS: &str = "How many followers stream.";
+const REPLICAS: &str = "How many followers a write waits for that is to be replicated.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
 const REPLACED: &str = "Whether another primary has taken over; the field says where it is.";
@@ -114,6 +115,7 @@ impl Shown for Option<ArchiveStats> {
             is_restorable,
             copies_because,
             followers,
+            replicas,
             failed_requests,
             last_error,
             successor,
@@ -126,6 +128,7 @@ impl Shown for Option<ArchiveStats> {
             ("is_restorable", "is_restorable", RESTORABLE, f64::from(is_restorable)),
             ("copies_because", "is_copying", COPYING, f64::from(copies_because.is_some())),
             ("followers", "followers", FOLLOWERS, followers as f64),
+            ("replicas", "replicas", REPLICAS, replicas as f64),
             ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
             ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
             ("successor", "is_replaced", REPLACED, f64::from(successor.is_some())),
