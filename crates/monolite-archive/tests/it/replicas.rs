@@ -14,6 +14,8 @@ use monolite::rusqlite::Connection;
 use monolite::{Durability, Options};
 use monolite_archive::{Archive, Takeover};
 
+use rustix::process::Signal;
+
 use crate::wire::{SECRET, free_address};
 
 const CHILD: &str = "MONOLITE_REPLICAS_CHILD";
@@ -31,16 +33,20 @@ struct Cluster {
 
 impl Cluster {
     fn start(&mut self, at: usize) {
+        self.start_with(at, "streams");
+    }
+
+    fn start_with(&mut self, at: usize, role: &str) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "replicas::node", "--nocapture"]);
         let log = self.directory.join(format!("log{at}"));
         let log = OpenOptions::new().create(true).append(true).open(log).unwrap();
         child.stdout(Stdio::null()).stderr(log);
-        let told = format!("{at} {} {}", self.nodes[at].0, self.directory.display());
+        let told = format!("{at} {role} {} {}", self.nodes[at].0, self.directory.display());
         self.nodes[at].1 = Some(child.env(CHILD, told).spawn().unwrap());
     }
 
-    fn signal(&self, at: usize, signal: rustix::process::Signal) {
+    fn signal(&self, at: usize, signal: Signal) {
         let pid = self.nodes[at].1.as_ref().unwrap().id();
         let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
@@ -104,13 +110,14 @@ impl Drop for Cluster {
 #[test]
 fn node() {
     let Ok(told) = std::env::var(CHILD) else { return };
-    let told: Vec<&str> = told.splitn(3, ' ').collect();
-    let [name, address, directory] = told[..] else { panic!("{told:?}") };
+    let told: Vec<&str> = told.splitn(4, ' ').collect();
+    let [name, role, address, directory] = told[..] else { panic!("{told:?}") };
     let directory = Path::new(directory);
     let archive = Archive::at(directory.join("archive").to_str().unwrap()).unwrap();
     let archive = archive.interval(INTERVAL).time_limit(Duration::from_secs(5));
     let archive = archive.lease(Some(Duration::from_secs(1))).address(address);
-    let archive = archive.stream_to(address, SECRET).stream_from(None, SECRET);
+    let archive = archive.stream_to(address, SECRET);
+    let archive = if role == "deaf" { archive } else { archive.stream_from(None, SECRET) };
     let file = directory.join(format!("{name}.db"));
     if directory.join("begun").exists() {
         let following = archive.clone().interval(Duration::from_millis(50));
@@ -183,30 +190,39 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     cluster.start(1);
     cluster.start(2);
     cluster.goes_on(None);
-    let mut stopped: Option<usize> = None;
+    let (mut stopped, mut was_deaf) = (None::<usize>, None::<usize>);
     for kill in 0..kills() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
         let primary = cluster.primary().unwrap();
-        // A replica may die before, or the primary be stopped instead of killed.
-        match fastrand::u32(0..4) {
+        let [one, other] = [(primary + 1) % 3, (primary + 2) % 3];
+        match fastrand::u32(0..5) {
+            // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
             0 => {
-                let replica = (primary + 1) % 3;
-                cluster.kill(replica);
+                cluster.kill(one);
                 cluster.goes_on(None);
-                // It comes back, and lacks what was acknowledged meanwhile.
-                cluster.start(replica);
-                thread::sleep(Duration::from_millis(fastrand::u64(0..400)));
+                cluster.start_with(one, "deaf");
+                cluster.goes_on(None);
                 cluster.kill(primary);
+                was_deaf = Some(one);
             }
+            // One is slow, and is the only one that is left.
             1 => {
-                cluster.signal(primary, rustix::process::Signal::STOP);
+                cluster.signal(one, Signal::STOP);
+                thread::sleep(Duration::from_millis(400));
+                cluster.kill(primary);
+                cluster.kill(other);
+                cluster.signal(one, Signal::CONT);
+                cluster.start(other);
+            }
+            2 => {
+                cluster.signal(primary, Signal::STOP);
                 stopped = Some(primary);
             }
             _ => cluster.kill(primary),
         }
         cluster.goes_on(Some(primary));
         if let Some(stopped) = stopped.take() {
-            cluster.signal(stopped, rustix::process::Signal::CONT);
+            cluster.signal(stopped, Signal::CONT);
             thread::sleep(Duration::from_millis(300));
             cluster.kill(stopped);
         }
@@ -214,6 +230,10 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         eprintln!("kill {kill}: {primary} → {now}, {}", cluster.acknowledged());
         assert!(!cluster.directory.join("missing").exists(), "{}", cluster.logs());
         cluster.start(primary);
+        if let Some(deaf) = was_deaf.take() {
+            cluster.kill(deaf);
+            cluster.start(deaf);
+        }
         // It streams again, so that both of the others may be next.
         thread::sleep(Duration::from_secs(1));
     }
