@@ -68,25 +68,18 @@ impl Cluster {
         text.lines().last()?.parse().ok()
     }
 
-    /// Waits until more is acknowledged, by a primary other than `before` if one is named.
-    fn goes_on(&self, before: Option<usize>) {
-        let (start, had) = (Instant::now(), self.acknowledged());
-        let mut since = had;
-        loop {
-            let (now, is_other) = (self.acknowledged(), self.primary() != before);
-            if !is_other {
-                since = now;
-            }
-            if is_other && now > since + 20 {
-                return;
-            }
-            assert!(
-                start.elapsed() < PATIENCE,
-                "nothing is acknowledged any more: {}",
-                self.logs()
-            );
+    fn waits_until(&self, is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < PATIENCE, "nothing happens any more: {}", self.logs());
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits until more is acknowledged.
+    fn goes_on(&self) {
+        let had = self.acknowledged();
+        self.waits_until(|| self.acknowledged() > had + 20);
     }
 
     fn logs(&self) -> String {
@@ -155,7 +148,10 @@ fn node() {
                     let id = first + n * 4 + writer;
                     match db.write(move |tx| tx.execute("INSERT INTO t VALUES (?)", [id])).wait() {
                         Ok(_) => append(&directory.join("acknowledged"), &id.to_string()),
-                        Err(error) => eprintln!("{name}: {error}"),
+                        Err(error) => {
+                            eprintln!("{name}: {error}");
+                            thread::sleep(Duration::from_millis(100));
+                        }
                     }
                     // As a checkpoint at any time.
                     if fastrand::u32(0..400) == 0 {
@@ -182,14 +178,10 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     let nodes = (0..3).map(|_| (free_address().to_string(), None)).collect();
     let mut cluster = Cluster { directory: directory.path().to_owned(), nodes };
     cluster.start(0);
-    let start = Instant::now();
-    while cluster.primary().is_none() {
-        assert!(start.elapsed() < PATIENCE, "{}", cluster.logs());
-        thread::sleep(Duration::from_millis(20));
-    }
+    cluster.waits_until(|| cluster.primary().is_some());
     cluster.start(1);
     cluster.start(2);
-    cluster.goes_on(None);
+    cluster.goes_on();
     let (mut stopped, mut was_deaf) = (None::<usize>, None::<usize>);
     for kill in 0..kills() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
@@ -199,9 +191,9 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
             // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
             0 => {
                 cluster.kill(one);
-                cluster.goes_on(None);
+                cluster.goes_on();
                 cluster.start_with(one, "deaf");
-                cluster.goes_on(None);
+                cluster.goes_on();
                 cluster.kill(primary);
                 was_deaf = Some(one);
             }
@@ -220,7 +212,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
             }
             _ => cluster.kill(primary),
         }
-        cluster.goes_on(Some(primary));
+        cluster.waits_until(|| cluster.primary() != Some(primary));
         if let Some(stopped) = stopped.take() {
             cluster.signal(stopped, Signal::CONT);
             thread::sleep(Duration::from_millis(300));
@@ -236,6 +228,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         }
         // It streams again, so that both of the others may be next.
         thread::sleep(Duration::from_secs(1));
+        cluster.goes_on();
     }
     let primary = cluster.primary().unwrap();
     (0..3).for_each(|at| cluster.kill(at));
