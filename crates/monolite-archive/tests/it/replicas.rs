@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::{Durability, Options};
-use monolite_archive::{Archive, Takeover};
+use monolite_archive::{Archive, DirectoryStore, Layout, Takeover, internals::leader};
 
 use rustix::process::Signal;
 
@@ -74,6 +74,16 @@ impl Cluster {
             assert!(start.elapsed() < PATIENCE, "nothing happens any more: {}", self.logs());
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits until the record lists two replicas.
+    fn lists_two(&self) {
+        let archive = self.directory.join("archive");
+        let (store, layout) = (DirectoryStore::new(&archive), Layout::directory());
+        self.waits_until(|| {
+            let record = leader(&store, &layout).unwrap();
+            record.is_some_and(|record| record.replicas.len() == 2)
+        });
     }
 
     /// Waits until more is acknowledged.
@@ -181,7 +191,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     cluster.waits_until(|| cluster.primary().is_some());
     cluster.start(1);
     cluster.start(2);
-    cluster.goes_on();
+    cluster.lists_two();
     let (mut stopped, mut was_deaf) = (None::<usize>, None::<usize>);
     for kill in 0..kills() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
@@ -226,9 +236,9 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
             cluster.kill(deaf);
             cluster.start(deaf);
         }
-        // It streams again, so that both of the others may be next.
-        thread::sleep(Duration::from_secs(1));
+        // Both of the others may be next.
         cluster.goes_on();
+        cluster.lists_two();
     }
     let primary = cluster.primary().unwrap();
     (0..3).for_each(|at| cluster.kill(at));
