@@ -94,7 +94,12 @@ impl Cluster {
 
     fn logs(&self) -> String {
         let log = |at| fs::read_to_string(self.directory.join(format!("log{at}")));
-        (0..3).map(|at| format!("\n{at}: {}", log(at).unwrap_or_default())).collect()
+        let record = fs::read_to_string(self.directory.join("archive/monolite/leader"));
+        let record = format!("{record:?}");
+        record
+            + &(0..3)
+                .map(|at| format!("\n{at}: {}", log(at).unwrap_or_default()))
+                .collect::<String>()
     }
 }
 
@@ -197,7 +202,9 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
         let primary = cluster.primary().unwrap();
         let [one, other] = [(primary + 1) % 3, (primary + 2) % 3];
-        match fastrand::u32(0..5) {
+        let fault = fastrand::u32(0..5);
+        eprintln!("fault {fault} of {primary}");
+        match fault {
             // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
             0 => {
                 cluster.kill(one);
