@@ -76,13 +76,23 @@ impl Cluster {
         }
     }
 
-    /// Waits until the record lists two replicas.
-    fn lists_two(&self) {
+    /// Which replica a node is, if its file follows.
+    fn replica(&self, at: usize) -> Option<String> {
+        let place = self.directory.join(format!("{at}.db-archive/follows.json"));
+        let place = fs::read_to_string(place).ok()?;
+        let (_, id) = place.split_once("\"replica\":\"")?;
+        id.split('"').next().map(str::to_owned)
+    }
+
+    /// Waits until the record lists the two others.
+    fn lists_both(&self) {
         let archive = self.directory.join("archive");
         let (store, layout) = (DirectoryStore::new(&archive), Layout::directory());
         self.waits_until(|| {
-            let record = leader(&store, &layout).unwrap();
-            record.is_some_and(|record| record.replicas.len() == 2)
+            let replicas: BTreeSet<_> = (0..3).filter_map(|at| self.replica(at)).collect();
+            let record = leader(&store, &layout).unwrap().unwrap();
+            let listed = record.replicas.iter().map(|replica| replica.to_string());
+            replicas.len() == 2 && listed.collect::<BTreeSet<_>>() == replicas
         });
     }
 
@@ -196,7 +206,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     cluster.waits_until(|| cluster.primary().is_some());
     cluster.start(1);
     cluster.start(2);
-    cluster.lists_two();
+    cluster.lists_both();
     let (mut stopped, mut was_deaf) = (None::<usize>, None::<usize>);
     for kill in 0..kills() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
@@ -245,7 +255,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         }
         // Both of the others may be next.
         cluster.goes_on();
-        cluster.lists_two();
+        cluster.lists_both();
     }
     let primary = cluster.primary().unwrap();
     (0..3).for_each(|at| cluster.kill(at));
