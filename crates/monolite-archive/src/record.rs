@@ -397,7 +397,8 @@ impl Record {
         let has_copy_behind = |fence: &Fence| fence.copied_at.is_none_or(|at| fence.slot <= at);
         let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot)
             && record.fences.iter().all(has_copy_behind)
-            && record.seen.is_in_order();
+            && record.seen.is_in_order()
+            && record.replicas.is_empty() == (format == Record::FORMAT);
         if record.epoch.0 == 0 || !is_in_order || record.address.len() > Record::ADDRESS {
             return Err(Error::corrupt("a leader record whose parts contradict each other"));
         }
