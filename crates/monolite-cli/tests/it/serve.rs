@@ -74,9 +74,9 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     assert!(plan.1.contains("rebuilds t: 60000 rows, 0 indexes; online"), "{plan:?}");
     // What the server refuses is said, and where it is.
     let up = migrate("up");
-    assert!(up.0 == Some(1) && up.1.contains("id 55000: CHECK") && up.1.contains("of 60000"));
+    assert!(up.0 == Some(1) && up.1.contains("id 55000: CHECK"), "{up:?}");
     let status = migrate("status");
-    assert!(status.1.contains("online   0002_n.sql: copying t, "), "{status:?}");
+    assert!(status.1.contains("online   0002_n.sql: comparing t "), "{status:?}");
     let aborted = migrate("abort");
     assert_eq!(aborted, (Some(0), "pending  0002_n.sql\n".into()));
     write("0002_n.sql", &table.replace("55000", "0"));
