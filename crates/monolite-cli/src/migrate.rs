@@ -252,7 +252,11 @@ fn abort(of: &Migrated) -> Result<()> {
     let place = Place::of(of, None)?;
     let aborted = place.ask("abort", &Migrations::new(), |db| Migrations::abort(db).wait());
     place.close()?;
-    show(of, Record { pending: aborted?.into_iter().collect(), ..Record::default() })
+    let pending: Vec<String> = aborted?.into_iter().collect();
+    if pending.is_empty() && !of.json {
+        return Ok(writeln!(stdout(), "nothing to abort: no online rebuild is under way")?);
+    }
+    show(of, Record { pending, ..Record::default() })
 }
 
 fn verify(of: &Migrated) -> Result<()> {

@@ -5,8 +5,8 @@
 //! `<database>.orphan-<epoch>-<TXID>.ltx`: an LTX file of the pages that differ from the state
 //! after that TXID, which is the last that the file and history have in common; epoch of the
 //! primary it was in the header, the TXID behind as its own, and half of the lineage's bits in the
-//! place of the salts. Where that state is not kept by
-//! itself any more, a snapshot: all pages of the file.
+//! place of the salts. Where that state is not kept by itself any more, a snapshot: all pages of
+//! the file.
 //!
 //! # Algorithm
 //! 1. The file must not be the primary's by the leader record. All that it has archived is below

@@ -25,7 +25,7 @@
 
 use super::postgres::{Postgres, none_refused};
 use super::rows::Sum;
-use super::schema::{self, Index, Part, Schema, Table};
+use super::schema::{self, Column, Index, Part, Schema, Table};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
 use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify};
@@ -177,8 +177,7 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
-        } else if uniques(table).any(|index| index.parts.iter().any(|it| is_unforeseen(table, it)))
-        {
+        } else if is_unforeseen(table) {
             "has a unique index with an expression, a generated column, or one that is NOT NULL \
              with a DEFAULT, so a row that REPLACE deletes by it would not be noted (drop it first)"
         } else {
@@ -190,13 +189,15 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a trigger that runs before a row is written cannot tell what this part of an index will
-/// be.
-fn is_unforeseen(table: &Table, part: &Part) -> bool {
-    part.of.as_ref().map_or(true, |at| {
-        let column = &table.columns[*at];
-        column.is_generated || column.is_not_null && column.default.is_some()
-    })
+/// Whether a trigger that runs before a row is written cannot tell what the row will be in a
+/// unique index.
+fn is_unforeseen(table: &Table) -> bool {
+    let is_plain = |part: &Part| {
+        let column = part.of.as_ref().ok().map(|at| &table.columns[*at]);
+        let is_default = |it: &Column| it.is_not_null && it.default.is_some();
+        column.is_some_and(|it| !it.is_generated && !is_default(it))
+    };
+    !uniques(table).all(|index| index.parts.iter().all(is_plain))
 }
 
 /// The columns of a table's primary key.
@@ -218,6 +219,8 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
     let keys: String = (0..most).map(|at| format!(", k{at}")).collect();
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
     for (at, table) in schema.tables.iter().enumerate() {
+        // The application may have made it since it was looked for.
+        ensure!(!is_unforeseen(table), "{} has another unique index now; begin again", table.name);
         triggers(at, table).iter().try_for_each(|sql| tx.execute_batch(sql))?;
     }
     objects(tx)

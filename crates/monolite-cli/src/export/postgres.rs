@@ -2,6 +2,7 @@
 //! checksums are equal. Until then nothing of it is there for others; a process that dies leaves
 //! nothing.
 
+use super::kind::Kind;
 use super::map::{Plan, Step};
 use super::report::Report;
 use super::rows::{self, MOST_REFUSED, Refused, Sum};
@@ -165,11 +166,18 @@ impl Postgres {
     /// Makes a table. A generated column that PostgreSQL refuses becomes a plain one.
     fn create(&self, target: &mut Target, report: &mut Report) -> Result<()> {
         for at in 0..target.columns.len() {
-            if target.columns[at].generated.is_none() {
+            let TargetColumn { kind, generated: Some(made), .. } = &target.columns[at] else {
                 continue;
-            }
-            let probe =
-                format!("{}; DROP TABLE {}", target.create(|it| it == at), quoted(&target.name));
+            };
+            // Where no row has a value, nothing but the types tells that `true` would become a text
+            // or a fraction an integer: neither of these does by an operator.
+            let typed = match kind {
+                Kind::Text => format!("({made}) COLLATE \"C\""),
+                Kind::Bigint => format!("({made}) | 0"),
+                _ => "1".into(),
+            };
+            let (create, name) = (target.create(|it| it == at), quoted(&target.name));
+            let probe = format!("{create}; SELECT {typed} FROM {name}; DROP TABLE {name}");
             if let Err(error) = self.tried(&probe) {
                 let of = format!("{}.{}", target.name, target.columns[at].name);
                 let note = format!("{}; it is a plain column with its values", message(&error));

@@ -52,14 +52,14 @@ fn place() -> (TempDir, String) {
 }
 
 /// `monolite serve`, killed when this is dropped.
-struct Served {
-    process: Child,
+pub(crate) struct Served {
+    pub(crate) process: Child,
     url: String,
-    admin: String,
+    pub(crate) admin: String,
 }
 
 impl Served {
-    fn start<W: AsRef<OsStr>>(words: &[W]) -> Served {
+    pub(crate) fn start<W: AsRef<OsStr>>(words: &[W]) -> Served {
         let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
         let command = command.args(["serve", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0"]);
         // A user who has set it for the shell can start a server.

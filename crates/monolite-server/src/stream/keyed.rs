@@ -12,6 +12,7 @@
 //!
 //! # Invariants
 //! - A key is stored in the transaction of its change, or not at all.
+//! - A repetition is answered once the first is as durable as its answer says.
 //! - Requests with one key run one after the other ([`crate::keys`]). So what is refused while its
 //!   key is not stored has changed nothing, and nothing of it is under way.
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Answer, Last, Stream};
-use crate::errors::Own;
+use crate::errors::{Own, protocol_error};
 use crate::hrana::{ProtocolError, StmtResult, StreamResponse};
 
 /// Most bytes of answers that are kept with a key: a row of the database has them for a day.
@@ -120,8 +121,11 @@ impl Key {
     /// What was answered up to the commit with this key, if there was one.
     pub(crate) async fn find(&self, db: &Database) -> Result<Option<Record>, ProtocolError> {
         let text = self.text.clone();
-        let found = db.read_durable(move |tx| tx.outcome_of(&text)).await;
+        let found = db.read_as_written(move |tx| tx.outcome_of(&text)).await;
         let found = found.map_err(|error| {
+            if error.kind() == ErrorKind::Fenced {
+                return protocol_error(&error);
+            }
             let message = format!("it is not known whether this was committed before: {error}");
             ProtocolError::new("INTERNAL", message)
         })?;

@@ -5,11 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 
 use libsql_hrana::proto as theirs;
+use monolite::Options;
+use monolite_archive::{Archive, Takeover};
 use monolite_server::{AuthConfig, Right, issue_token};
 use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::hrana::others::{Execute, PipelineReq, StreamReq};
+use crate::replica::primary_with;
 use crate::served::{Client, Served};
 
 /// Neither a counter nor a generated id protects itself.
@@ -470,4 +473,27 @@ fn keys_have_limits() {
     assert_eq!(keyed(&served, "l", &large).results()[0]["type"], "ok");
     assert_eq!(keyed(&served, "l", &large).code(), (409, "COMMITTED_BEFORE".into()));
     assert_eq!(done(&served), [1, 1]);
+}
+
+#[test]
+fn repetition_is_not_answered_before_the_first_is_archived() {
+    let archive = tempfile::tempdir().unwrap();
+    let primary = primary_with(archive.path(), |it| it.archived_writes = true);
+    let body = pipeline(None, &[execute("INSERT INTO t VALUES (7)"), close()]);
+    assert!(!keyed(&primary, "before", &body).is_repeated);
+    assert!(keyed(&primary, "before", &body).is_repeated);
+    // Another process takes over: what comes from here on is in no archive.
+    let next = Archive::at(archive.path().to_str().unwrap()).unwrap();
+    let follower = next.follow(Options::new(), archive.path().join("next.db")).unwrap();
+    let claimed = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
+    let refused = |answer: Answer| {
+        assert!(!answer.is_repeated, "{answer:?}");
+        let body = answer.json();
+        let error = if answer.status == 200 { &body["results"][0]["error"] } else { &body };
+        error["code"].as_str().unwrap().to_owned()
+    };
+    let first = refused(keyed(&primary, "k", &body));
+    assert!(["SQLITE_IOERR", "NOT_PRIMARY"].contains(&&*first), "{first}");
+    assert_eq!(refused(keyed(&primary, "k", &body)), "NOT_PRIMARY");
+    follower.promote(claimed).unwrap();
 }

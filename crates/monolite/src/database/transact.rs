@@ -113,9 +113,7 @@ impl<E> Database<E> {
             key.check()?;
             let known = |wait| {
                 let text = key.text.clone();
-                plain.read_as_written(caller.of(CallKind::Read), wait, move |tx| {
-                    tx.outcome_of(&text)
-                })
+                plain.read_kept(caller.of(CallKind::Read), wait, move |tx| tx.outcome_of(&text))
             };
             if let Some(outcome) = known(plain.handle.time_limit).await? {
                 return Ok(Committed::Before { outcome });

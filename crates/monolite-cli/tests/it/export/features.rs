@@ -527,6 +527,18 @@ const DOUBTS: &[Feature] = &[
         ],
     ),
     (
+        "a generated column of no values and another type is plain: no row keeps its values",
+        "CREATE TABLE f70(a INTEGER, b AS (a > 1), t TEXT AS (a > 1), i INTEGER AS (a / 2.5),
+                          n INTEGER AS (a + 1));",
+        &[
+            ("lost", "generated column", "f70.b", "type boolean; it is a plain column"),
+            ("lost", "generated column", "f70.t", "type boolean; it is a plain column"),
+            ("lost", "generated column", "f70.i", "it is a plain column"),
+            ("changed", "column", "f70.n", "stored, not virtual"),
+        ],
+        &[("INSERT INTO f70(a) VALUES (2) RETURNING concat_ws('/', b, t, i, n)", "3")],
+    ),
+    (
         "orders of NULLs, and the local time",
         "CREATE TABLE f52(a INTEGER, b INTEGER, at TEXT DEFAULT (datetime('now', 'localtime')))
          STRICT; INSERT INTO f52(a, b) VALUES (1, NULL), (2, 5), (3, 7), (NULL, 6);

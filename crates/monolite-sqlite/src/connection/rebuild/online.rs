@@ -417,8 +417,9 @@ impl Online<'_> {
                 " WHERE {key} >= {from} AND {key} <= {to} AND {key} NOT IN (SELECT key FROM \
                  main.{DIRTY})"
             );
+            // The sign takes the old column's affinity away, so that it gets the new one's.
             let differs = plan.fill.targets.iter().enumerate().map(|(at, target)| {
-                format!("new.{} COLLATE BINARY IS NOT old.c{at}", quoted(target))
+                format!("new.{} COLLATE BINARY IS NOT +old.c{at}", quoted(target))
             });
             let at = plan.fill.key[0];
             let find = format!(

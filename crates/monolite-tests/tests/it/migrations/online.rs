@@ -374,6 +374,24 @@ fn no_statement_of_the_application_fails_or_reads_what_is_noted() {
 }
 
 #[test]
+fn values_in_a_column_without_a_type_become_texts_as_in_one_transaction() {
+    let made = [" online", ""].map(|how| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let db = Database::open(&path).unwrap();
+        let values = "(5), (5.5), (1e300), ('5'), (x'01'), (NULL)";
+        let create = "CREATE TABLE t(id INTEGER PRIMARY KEY, w); INSERT INTO t(w) VALUES";
+        write(&db, &format!("{create} {values}")).unwrap();
+        let head = format!("-- monolite: rebuild=t{how}\n");
+        let texts = of(&head, "CREATE TABLE t(id INTEGER PRIMARY KEY, w TEXT)");
+        texts.up(&db).wait().unwrap();
+        db.close().unwrap();
+        dump(&plain(&path), "")
+    });
+    assert_eq!(made[0], made[1]);
+}
+
+#[test]
 fn changes_of_rows_that_are_not_copied_yet_do_not_hold_up_the_copy() {
     let directory = tempfile::tempdir().unwrap();
     let db = Database::open(directory.path().join("db")).unwrap();

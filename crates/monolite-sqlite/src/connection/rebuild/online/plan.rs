@@ -199,7 +199,7 @@ impl Rebuild<'_> {
         let raw = self.connection.raw();
         let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
         let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?));
-        let mut uniques = Vec::new();
+        let (mut uniques, mut unforeseen) = (Vec::new(), Vec::new());
         for (index, is_partial) in all(raw, sql, [&self.table], of)? {
             let sql = "SELECT it.name, part.coll FROM pragma_index_xinfo(?1, 'main') AS part \
                        LEFT JOIN pragma_table_xinfo(?2, 'main') AS it ON it.cid = part.cid AND \
@@ -209,11 +209,15 @@ impl Rebuild<'_> {
             let columns = all(raw, sql, [&index, &self.table], of)?;
             match columns.into_iter().collect::<Option<Vec<_>>>().filter(|_| !is_partial) {
                 Some(columns) => uniques.push(columns),
-                None => self.refuse(format!(
-                    "the unique index {index}, which is partial, or has an expression, a generated \
-                     column, or one that is NOT NULL with a DEFAULT"
-                )),
+                None => unforeseen.push(index),
             }
+        }
+        if !unforeseen.is_empty() {
+            self.refuse(format!(
+                "the unique index {} (partial, or with an expression, a generated column, or one \
+                 that is NOT NULL with a DEFAULT)",
+                unforeseen.join(", ")
+            ));
         }
         Ok(uniques)
     }
