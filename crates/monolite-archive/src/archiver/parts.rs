@@ -245,7 +245,7 @@ impl Shared {
         if feed.broken.is_some() || !stats.is_restorable {
             return None;
         }
-        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
+        let txid = stats.txid + feed.groups_ahead(self.archive.group);
         Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
     }
 
