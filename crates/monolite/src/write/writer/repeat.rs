@@ -57,7 +57,7 @@ impl Writer {
         self.progress.expose();
         let mut failure = None;
         let pages = &mut group.pages;
-        let repeated = self.connection.repeat(group.size, group.after, &mut |take| {
+        let repeated = self.connection.repeat(group.size, group.after, None, &mut |take| {
             let mut give = |number, page: &[u8]| take(number, page).map_err(io::Error::other);
             let given = pages.iter_mut().try_for_each(|pages| pages.each(&mut give));
             given.map_err(|error| {
