@@ -165,3 +165,6 @@ impl Keeper for Notes {
         self.write(marker, next).map_err(|error| error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;
