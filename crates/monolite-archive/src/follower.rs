@@ -13,6 +13,7 @@
 //! of the same file.
 
 mod following;
+mod marker;
 mod pages;
 mod place;
 mod rejoin;
@@ -45,6 +46,7 @@ use crate::requests::leader;
 use crate::restore::restore;
 use crate::streaming::Peer;
 use following::{Following, newest_of};
+use marker::Notes;
 use place::Place;
 use rejoin::rejoin;
 pub use succession::{Succession, Takeover};
@@ -320,9 +322,12 @@ impl Archive {
                 let _ = fs::remove_dir(&beside);
             }
         });
-        let (place, page_size, orphan) = begun.map_err(of_file)?;
+        let (mut place, page_size, orphan) = begun.map_err(of_file)?;
         let why = format!("this database follows {}: only its primary may write", self.name);
-        let replica = Replica::open(options, &path, &why)?;
+        let notes = Arc::new(Notes::of(&path).map_err(of)?);
+        let replica = Replica::open(options, &path, &why, Arc::clone(&notes) as _)?;
+        let marker = notes.found();
+        place.is_marked(marker.as_ref());
         let txid = place.from;
         let stats = FollowerStats { txid, newest: txid, orphan, ..FollowerStats::default() };
         let progress = Progress { stats, reached: txid, ..Progress::default() };
@@ -336,7 +341,8 @@ impl Archive {
             path,
             place,
             record: None,
-            streamed: None,
+            notes,
+            streamed: marker.and_then(|marker| marker.streamed),
             next,
             looked: None,
             lists: 0,

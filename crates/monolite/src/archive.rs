@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use monolite_sqlite::lock_holder;
 pub use monolite_sqlite::vfs::WalPosition;
-pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
+pub use monolite_sqlite::wal::{Frame, Frames, MARKER_BYTES, WAL_HEADER_BYTES, WalReader};
 
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::pacer::Pacer;

@@ -110,7 +110,7 @@ pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
 #[doc(hidden)]
-pub use replica::Replica;
+pub use replica::{Keeper, LastCommit, Replica};
 pub use stats::{Histogram, NameStats, Stats, name_stats, prometheus};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};

@@ -14,6 +14,7 @@ use crate::archive::Archive;
 use crate::call::member::ArchiveWait;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
+use crate::replica::Last;
 pub use interactive::InteractiveOptions;
 
 /// What an acknowledgement means.
@@ -143,6 +144,8 @@ pub struct Options {
     pub(crate) on_slow: Option<OnSlow>,
     pub(crate) setup: Option<Additions>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    /// Of a database that repeats another one's commits.
+    pub(crate) replica: Option<Arc<Last>>,
 }
 
 /// Adds an application's functions to a connection.
@@ -209,6 +212,7 @@ impl Default for Options {
             on_slow: None,
             setup: None,
             archive: None,
+            replica: None,
         }
     }
 }

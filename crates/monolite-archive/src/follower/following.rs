@@ -25,6 +25,7 @@ use monolite::archive::Pages;
 use monolite_ltx::{PageSize, Txid, TxidRange};
 
 use super::Shared;
+use super::marker::{Marker, Notes};
 use super::pages::{Changed, IN_MEMORY, Whole};
 use super::place::{Place, scratch_of};
 use super::streamed::{Standing, Streamed, pause};
@@ -61,6 +62,7 @@ pub(super) struct Following {
     pub(super) place: Place,
     /// As it was read last.
     pub(super) record: Option<Record>,
+    pub(super) notes: Arc<Notes>,
     /// What was streamed since the last slot that was applied, if all of it is in the file.
     pub(super) streamed: Option<Streamed>,
     /// The slot to ask for. All between this and what is applied are fences.
@@ -115,6 +117,12 @@ impl Following {
 
     /// Applies what comes next, if something does.
     pub(super) fn turn(&mut self) -> Result<bool> {
+        let is_first = self.looked.is_none();
+        if is_first && self.streamed.is_some() && self.is_known() {
+            // As before a kill: a list would lose what was streamed.
+            self.look_at_record()?;
+            self.looked = Some(Instant::now());
+        }
         let Some(looked) = self.looked.filter(|_| self.is_known()) else {
             return self.catch_up();
         };
@@ -124,7 +132,7 @@ impl Following {
         };
         if turned {
             self.looked = Some(Instant::now());
-        } else if looked.elapsed() > self.shared.archive.interval * LOOK_PARTS {
+        } else if is_first || looked.elapsed() > self.shared.archive.interval * LOOK_PARTS {
             // An archive that is gone has no next slot either.
             self.look_at_record()?;
             self.looked = Some(Instant::now());
@@ -235,11 +243,11 @@ impl Following {
         self.look_at_record()?;
         let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
         let newest = catalog.newest().ok_or_else(nothing)?;
-        // What it has of a stream is told by slots from here on.
-        self.streamed = None;
         let bound = self.bound()?;
         Following::must_reach(newest, bound.unwrap_or(0))?;
-        let mut why = "another program has written to the file";
+        // What it has of a stream is told by slots from here on.
+        self.streamed = None;
+        let mut why = "another program has written to the file, or removed its WAL";
         if bound.is_none() {
             why = "what the primary had streamed was lost with it";
             self.place.is_spoiled = true;
@@ -366,22 +374,32 @@ impl Following {
                 groups.push(Box::new(changed));
             }
         }
+        let Some(last) = files.last().map(|last| last.txids.max()) else { return Ok(()) };
+        // A copy may come that belongs to a fence at its end.
+        let at = self.record.as_ref().map_or(last, |record| record.below_fences(last));
         if !groups.is_empty() {
-            self.repeat(groups, size)?;
+            self.repeat(groups, size, &Marker::of_slot(self.place.from.max(at.get())))?;
         }
         self.shared.note_applied(files);
-        if let Some(last) = files.last() {
-            // A copy may come that belongs to a fence at its end.
-            let record = self.record.as_ref();
-            let last = last.txids.max();
-            self.is_at(record.map_or(last, |record| record.below_fences(last)));
-        }
+        self.is_at(at);
         Ok(())
     }
 
+    /// What a commit has beside its pages, where the file has parts or may get some.
+    fn marked(&self, marker: &Marker) -> Result<Option<Vec<u8>>> {
+        let has = self.shared.archive.stream_from.is_some() || self.place.has_parts();
+        has.then(|| marker.encode(self.shared.page_size)).transpose()
+    }
+
     /// Commits pages. A file that another program has written to is spoiled.
-    pub(super) fn repeat(&mut self, groups: Vec<Box<dyn Pages>>, size: u32) -> Result<()> {
-        let Err(error) = self.shared.replica.repeat(groups, size) else { return Ok(()) };
+    pub(super) fn repeat(
+        &mut self,
+        groups: Vec<Box<dyn Pages>>,
+        size: u32,
+        marker: &Marker,
+    ) -> Result<()> {
+        let marker = self.marked(marker)?;
+        let Err(error) = self.shared.replica.repeat(groups, size, marker) else { return Ok(()) };
         if error.kind() != monolite::ErrorKind::Conflict {
             return Err(local(error));
         }
@@ -425,7 +443,8 @@ impl Following {
         self.must_fit(restored.page_size)?;
         let whole = Whole::open(&scratch, restored.pages, restored.page_size)?;
         self.place.begin(target.get(), &self.path)?;
-        self.shared.replica.replace(Box::new(whole), restored.pages).map_err(local)?;
+        let marker = self.marked(&Marker::of_slot(at.get()))?;
+        self.shared.replica.replace(Box::new(whole), restored.pages, marker).map_err(local)?;
         self.lists = 0;
         self.place.is_spoiled = false;
         (self.place.from, self.place.to) = (at.get(), at.get());

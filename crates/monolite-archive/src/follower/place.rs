@@ -5,11 +5,10 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | 1, or 2 with an `epoch`; others are refused |
+//! | `format` | 1; 2 where the file may have parts of a stream; others are refused |
 //! | `lineage` | of the archive's leader record; none where it has none, as Litestream's |
 //! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
 //! | `to` | it may have more, up to this one |
-//! | `epoch` | the more may be parts that a primary of this epoch has streamed |
 //! | `replica` | 32 hexadecimal digits, drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
@@ -21,8 +20,10 @@
 //! `from` on to some TXID not before `to`, applied as **one** commit, gives the state of that TXID,
 //! and no reader sees another.
 //!
-//! What was streamed may be in no slot yet. `to` bounds it as a token does: what the leader record
-//! says of the token of `epoch` and `to` is where all of it is, or that it is not in history.
+//! What was streamed may be in no slot yet. From the first part on, what the file has is said by
+//! [markers](super::marker), and `from` and `to` say nothing. `to` bounds it in memory as a token
+//! does: what the leader record says of the token of `epoch` and `to` is where all of it is, or
+//! that it is not in history.
 
 use std::fs;
 use std::io;
@@ -31,12 +32,13 @@ use std::path::{Path, PathBuf};
 use monolite::archive::names::with_ending;
 use serde::{Deserialize, Serialize};
 
+use super::marker::{Marker, Notes};
 use crate::archiver::position::{Identity, directory_of, write};
 use crate::error::{Error, Result};
 use crate::record::{Epoch, Lineage, ReplicaId};
 
 const FORMAT: u32 = 1;
-/// With an epoch, which a reader of 1 would not see.
+/// With parts, of which a reader of 1 would not know.
 const STREAMED: u32 = 2;
 const NAME: &str = "follows.json";
 
@@ -47,7 +49,8 @@ pub(super) struct Place {
     pub(super) lineage: Option<Lineage>,
     pub(super) from: u64,
     pub(super) to: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The more may be parts that a primary of this epoch has streamed.
+    #[serde(skip)]
     pub(super) epoch: Option<Epoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replica: Option<ReplicaId>,
@@ -98,6 +101,7 @@ impl Place {
 
     /// The file at `path` follows nothing any more.
     pub(super) fn forget(path: &Path) -> Result<()> {
+        Notes::forget(path)?;
         let record = directory_of(path).join(NAME);
         match fs::remove_file(&record) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -121,32 +125,45 @@ impl Place {
     /// what is in the WAL into it.
     pub(super) fn settle(&mut self, path: &Path) -> Result<()> {
         let wal = fs::metadata(with_ending(path, "-wal"));
-        if self.from < self.to || self.is_spoiled || wal.is_ok_and(|wal| wal.len() > 0) {
+        if self.from < self.to
+            || self.is_spoiled
+            || self.has_parts()
+            || wal.is_ok_and(|wal| wal.len() > 0)
+        {
             return Ok(());
         }
         let settled = Identity::settled(path);
         self.settled = Some(settled.map_err(|error| Error::of_io("look at the file", error))?);
-        (self.format, self.epoch) = (FORMAT, None);
         self.write(path)
     }
 
     /// The file may be anything from here up to `to` from now on, all of it of slots.
     pub(super) fn begin(&mut self, to: u64, path: &Path) -> Result<()> {
-        self.may_have(to, None, path)
-    }
-
-    /// The file may have parts of this epoch from now on, which are archived in `to`.
-    pub(super) fn streams(&mut self, to: u64, epoch: Epoch, path: &Path) -> Result<()> {
-        if to <= self.to && self.epoch == Some(epoch) {
-            return Ok(());
-        }
-        self.may_have(to, Some(epoch), path)
-    }
-
-    fn may_have(&mut self, to: u64, epoch: Option<Epoch>, path: &Path) -> Result<()> {
-        self.format = if epoch.is_some() { STREAMED } else { FORMAT };
-        (self.to, self.epoch, self.settled) = (to.max(self.to), epoch, None);
+        (self.to, self.epoch, self.settled) = (to.max(self.to), None, None);
         self.write(path)
+    }
+
+    /// Whether the file may have parts, so that its markers alone tell what it has.
+    pub(super) fn has_parts(&self) -> bool {
+        self.format == STREAMED
+    }
+
+    /// The file may have parts from now on. The note of its marker is there.
+    pub(super) fn streams(&mut self, path: &Path) -> Result<()> {
+        (self.format, self.settled) = (STREAMED, None);
+        self.write(path)
+    }
+
+    /// The file has this state, by its markers. Without one, it is not known what a file with parts
+    /// has.
+    pub(super) fn is_marked(&mut self, marker: Option<&Marker>) {
+        match marker {
+            Some(Marker { from, to, streamed }) => {
+                (self.from, self.to) = (*from, *to);
+                self.epoch = streamed.as_ref().map(|streamed| streamed.epoch);
+            }
+            None => self.is_spoiled |= self.has_parts(),
+        }
     }
 }
 

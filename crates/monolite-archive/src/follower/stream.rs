@@ -2,21 +2,18 @@
 //!
 //! # Algorithm
 //! 1. With all that the archive has, connect, and say which slot that is, or the last part.
-//! 2. Parts that are there are applied as one commit; before that, the record beside the file says
-//!    up to which TXID they are archived ([`Place::streams`]). A seal says that a slot is among
-//!    them.
+//! 2. Parts that are there are applied as one commit, whose [marker](super::marker) says where the
+//!    file is then. A seal says that a slot is among them.
 //! 3. Meanwhile look at the archive as a follower that does not stream: who is the primary, and
 //!    whether there is a slot that is not sealed here.
 //! 4. When the stream ends, go on by the archive. A slot says where in the WAL it ends: one that is
 //!    among the parts is passed, and the one that reaches beyond them is applied. Where that cannot
-//!    be told, as after a kill, all slots up to the bound are applied as one commit; where the
-//!    leader record says that the parts are not in history, a full copy is.
+//!    be told, all slots up to the bound are applied as one commit; where the leader record says
+//!    that the parts are not in history, a full copy is.
 //!
 //! # Invariants
 //! - No part of an epoch is applied when a later one is known.
 //! - No slot that is older than a part is applied over it.
-//!
-//! [`Place::streams`]: super::place::Place::streams
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -28,6 +25,7 @@ use monolite_ltx::{PageSize, Txid};
 
 use super::Shared;
 use super::following::Following;
+use super::marker::Marker;
 use super::pages::IN_MEMORY;
 use super::streamed::{Standing, Streamed};
 use crate::archiver::position::Place;
@@ -153,14 +151,22 @@ impl Following {
         let Some(last) = parts.last() else { return Ok(None) };
         let (size, to) = (last.commit, last.to);
         let bound = parts.iter().map(|part| part.bound).max().unwrap_or(0);
-        // Where this fails, it is not known what the file has.
+        let (from, to) = (self.place.from, bound.max(self.place.from + 1).max(self.place.to));
+        if !self.place.has_parts() {
+            self.notes.write(Marker::of_slot(from), None)?;
+            self.place.streams(&self.path)?;
+        }
         let none = Streamed { epoch, at: WalPosition::default(), generations: Vec::new() };
-        let mut streamed = self.streamed.take().unwrap_or(none);
+        let mut streamed = self.streamed.clone().unwrap_or(none);
         parts.iter().for_each(|part| streamed.take(part));
-        self.place.streams(bound.max(self.place.from + 1), epoch, &self.path)?;
+        let marker = Marker { from, to, streamed: Some(streamed) };
+        marker.encode(self.shared.page_size)?;
+        // Where this fails, it is not known what the file has while it is open.
+        self.streamed = None;
+        (self.place.to, self.place.epoch) = (to, Some(epoch));
         let count = parts.len() as u64;
-        self.repeat(parts.into_iter().map(|part| Box::new(part) as _).collect(), size)?;
-        self.streamed = Some(streamed);
+        self.repeat(parts.into_iter().map(|part| Box::new(part) as _).collect(), size, &marker)?;
+        self.streamed = marker.streamed;
         self.shared.progress().stats.parts += count;
         Ok(Some(to))
     }

@@ -4,20 +4,29 @@ use std::io;
 use std::time::Duration;
 
 use monolite::archive::{Pages, WalPosition};
+use serde::{Deserialize, Serialize};
 
 use crate::archiver::position::Place;
 use crate::record::Epoch;
 use crate::streaming::{PATIENCE, Part};
 
 /// What was streamed into the file, and is all in it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Streamed {
     pub(super) epoch: Epoch,
     /// Where the last part ends.
+    #[serde(with = "At")]
     pub(super) at: WalPosition,
     /// The generations of parts that are not sealed, by number, and their salts; the last is that
     /// of `at`.
     pub(super) generations: Vec<(u64, [u32; 2])>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "WalPosition")]
+struct At {
+    generation: u64,
+    offset: u64,
 }
 
 /// How a slot stands to what was streamed.

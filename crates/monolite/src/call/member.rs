@@ -10,7 +10,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::activity::Caller;
@@ -21,6 +20,7 @@ use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
 use crate::clock::Tick;
 use crate::error::{Error, ErrorKind};
+use crate::replica::Last;
 use crate::tx::Tx;
 
 /// How one run of a closure ended.
@@ -55,10 +55,12 @@ pub(crate) struct Group {
     pub(crate) pages: Vec<Box<dyn Pages>>,
     /// The size of the database behind it, in pages.
     pub(crate) size: u32,
+    /// What is on disk with it.
+    pub(crate) marker: Option<Vec<u8>>,
     /// How many commits the wal-index must have counted before, if it matters.
     pub(crate) after: Option<u32>,
-    /// Is told how many it has counted behind it.
-    pub(crate) counted: Arc<AtomicU32>,
+    /// Is told of it.
+    pub(crate) last: Arc<Last>,
 }
 
 /// Whether foreign keys are enforced, and act.
