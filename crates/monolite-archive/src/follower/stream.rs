@@ -149,7 +149,7 @@ impl Following {
     /// Applies parts as one commit; up to where everything is on disk now.
     fn apply_parts(&mut self, epoch: Epoch, parts: Vec<Part>) -> Result<Option<WalPosition>> {
         let Some(last) = parts.last() else { return Ok(None) };
-        let (size, to) = (last.commit, last.to);
+        let (size, at) = (last.commit, last.to);
         let bound = parts.iter().map(|part| part.bound).max().unwrap_or(0);
         let (from, to) = (self.place.from, bound.max(self.place.from + 1).max(self.place.to));
         if !self.place.has_parts() {
@@ -168,7 +168,7 @@ impl Following {
         self.repeat(parts.into_iter().map(|part| Box::new(part) as _).collect(), size, &marker)?;
         self.streamed = marker.streamed;
         self.shared.progress().stats.parts += count;
-        Ok(Some(to))
+        Ok(Some(at))
     }
 
     /// The slot `txid` is among the parts, and ends at `at`.
