@@ -39,6 +39,7 @@ mod parts;
 pub(crate) mod position;
 mod refused;
 mod replicas;
+mod ring;
 mod upkeep;
 mod upload;
 mod waiting;
@@ -512,11 +513,13 @@ impl Shared {
     }
 
     fn advance(&self, feed: &mut Feed) {
+        self.parts.iter().for_each(Parts::tells_nothing);
         let durable = self.durable();
         // A record that cannot be written is tried again before anything of it is taken.
         let advanced = feed.durable(durable, &|| self.wal());
         self.note(Activity::Position, advanced);
         self.look_back(feed);
+        self.tell_parts(feed);
     }
 
     /// Notes since when the oldest has been waiting.

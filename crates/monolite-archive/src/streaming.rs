@@ -411,23 +411,26 @@ impl Line {
 
     fn body(&mut self, wait: Wait, most: usize) -> Result<Option<Vec<u8>>> {
         loop {
-            if let Some(body) = self.taken(most)? {
-                return Ok(Some(body));
+            let lacks = self.lacks(most)?;
+            if lacks == 0 {
+                return self.taken().map(Some);
             }
             let len = self.received.len();
-            self.received.resize(len + PIECE_BYTES.min(most + 4 + TAG_BYTES), 0);
+            self.received.reserve_exact(lacks);
             let waits = self.tcp.set_nonblocking(wait == Wait::Never);
-            let read = waits.and_then(|()| self.tcp.read(&mut self.received[len..]));
-            self.received.truncate(len + *read.as_ref().unwrap_or(&0));
+            let mut rest = (&self.tcp).take(lacks as u64);
+            let read = waits.and_then(|()| rest.read_to_end(&mut self.received));
+            if self.received.len() > len {
+                self.heard = Instant::now();
+            }
             match read {
-                Ok(0) if self.theirs.number == 0 => {
+                Ok(read) if read == lacks => {}
+                Ok(_) if self.theirs.number == 0 => {
                     let message = "the stream: the other side has hung up: give both sides the \
                                    same secret, and the address of the primary";
                     return Err(Error::new(ErrorKind::Denied, message));
                 }
-                Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
-                Ok(_) => self.heard = Instant::now(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
                 Err(error) if is_late(&error) => {
                     self.tcp.set_nonblocking(false).map_err(lost)?;
                     return Ok(None);
@@ -437,23 +440,26 @@ impl Line {
         }
     }
 
-    /// The first message of what has been received, if all of it has.
-    fn taken(&mut self, most: usize) -> Result<Option<Vec<u8>>> {
-        let Some((len, rest)) = self.received.split_first_chunk() else { return Ok(None) };
+    /// How many bytes are to come of the next message, or of its length.
+    fn lacks(&self, most: usize) -> Result<usize> {
+        let Some(len) = self.received.first_chunk() else { return Ok(4 - self.received.len()) };
         let len = u32::from_le_bytes(*len) as usize;
         if len > most {
             return Err(Error::corrupt(format!("the stream: a message of {len} bytes")));
         }
-        let Some(tag) = rest.get(len..len + TAG_BYTES) else { return Ok(None) };
-        let body = &rest[..len];
-        if self.theirs.next(body).verify_slice(tag).is_err() {
+        Ok(4 + len + TAG_BYTES - self.received.len())
+    }
+
+    /// The message that has been received.
+    fn taken(&mut self) -> Result<Vec<u8>> {
+        let mut body = std::mem::take(&mut self.received).split_off(4);
+        let tag = body.split_off(body.len() - TAG_BYTES);
+        if self.theirs.next(&body).verify_slice(&tag).is_err() {
             let message = "the stream: a message that is not the other side's: give both sides \
                            the same secret";
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        let body = body.to_vec();
-        self.received.drain(..4 + len + TAG_BYTES);
-        Ok(Some(body))
+        Ok(body)
     }
 }
 

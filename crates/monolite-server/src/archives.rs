@@ -1,10 +1,10 @@
 //! Owns which archive a database has, and whether that has the history of another one.
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use monolite_archive::{Archive, Error};
+use monolite_archive::{Archive, Error, ErrorKind};
 use serde::Deserialize;
 
 use crate::hrana::ProtocolError;
@@ -40,6 +40,12 @@ pub struct ArchiveConfig {
     /// `MONOLITE_ROLE`, `MONOLITE_EPOCH`, `MONOLITE_ADDRESS` and `MONOLITE_FILE` are in its
     /// environment.
     pub exec: Option<String>,
+    /// Where this server, as the primary, listens for followers that stream, as `10.0.0.1:7001`:
+    /// in a private network, as nothing is encrypted. For one file. Default: nowhere.
+    pub stream_listen: Option<String>,
+    /// A file with the secret of all who stream, 16 random bytes or more. A server that follows
+    /// streams from where the primary listens.
+    pub stream_secret_file: Option<PathBuf>,
 }
 
 impl ArchiveConfig {
@@ -53,6 +59,8 @@ impl ArchiveConfig {
             archived_writes: false,
             takeover: false,
             exec: None,
+            stream_listen: None,
+            stream_secret_file: None,
         }
     }
 
@@ -64,6 +72,19 @@ impl ArchiveConfig {
         }
         if let Some(limit) = self.lag_limit() {
             archive = archive.lag_limit(limit);
+        }
+        if let Some(file) = &self.stream_secret_file {
+            let unread = |error| {
+                let message = format!("stream_secret_file = {}: {error}", file.display());
+                Error::new(ErrorKind::Invalid, message)
+            };
+            let secret = std::fs::read(file).map_err(unread)?;
+            let secret = secret.trim_ascii_end();
+            if let Some(address) = &self.stream_listen {
+                archive = archive.stream_to(address, secret);
+            }
+            archive = archive.stream_from(None, secret);
+            archive.check_stream()?;
         }
         let default = self.takeover.then_some(LEASE);
         Ok(archive.lease(self.lease_seconds.map(seconds).or(default)))

@@ -12,7 +12,7 @@
 //! other request.
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,17 +63,24 @@ pub struct FollowConfig {
     pub url: String,
     /// How many seconds a database may be behind before the health is bad. Default: a minute.
     pub lag_limit_seconds: Option<NonZeroU32>,
+    /// A file with the secret of a primary that listens ([`ArchiveConfig::stream_listen`]), to
+    /// stream from there. Default: it does not stream.
+    pub stream_secret_file: Option<PathBuf>,
 }
 
 impl FollowConfig {
     /// One of the archive at `url`.
     pub fn of(url: &str) -> FollowConfig {
-        FollowConfig { url: url.to_owned(), lag_limit_seconds: None }
+        let url = url.to_owned();
+        FollowConfig { url, lag_limit_seconds: None, stream_secret_file: None }
     }
 
     /// The same archive, as its primary has it.
     pub(crate) fn archive(&self) -> ArchiveConfig {
-        ArchiveConfig::of_url(&self.url)
+        ArchiveConfig {
+            stream_secret_file: self.stream_secret_file.clone(),
+            ..ArchiveConfig::of_url(&self.url)
+        }
     }
 
     /// Opens the file at `path`, which follows the archive of `name`. Blocks.
@@ -263,7 +270,7 @@ fn late(token: ArchiveToken, stats: &FollowerStats) -> ProtocolError {
 }
 
 /// Their names, what they are, and what they are now.
-pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 8] {
+pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 10] {
     let is = |figure: u64| Some(figure as f64);
     let lag_txids = it.newest.saturating_sub(it.txid);
     let age = it.age_ms.map(|age| age as f64 / 1e3);
@@ -275,6 +282,8 @@ pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Optio
         ("age_seconds", "Since it had everything that the archive had", age),
         ("applied_files_total", "Files of the archive that were applied", is(it.files)),
         ("copies_total", "Full copies that were put in place", is(it.copies)),
+        ("is_streaming", "Whether it streams from the primary now", is(it.is_streaming.into())),
+        ("streamed_parts_total", "Parts of streams that were applied", is(it.parts)),
         ("is_failing", "Whether it does not follow now", is(it.last_error.is_some().into())),
     ]
 }

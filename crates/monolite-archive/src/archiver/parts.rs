@@ -3,14 +3,15 @@
 //!
 //! # Algorithm
 //! 1. While a follower is there, or was just now, `monolite-parts` reads commits from the WAL as
-//!    they become durable, into *parts*: of each page the last version. The first begins at the
-//!    last seal, or where that is gone, with what comes next; each goes on where the one before
-//!    ended. The newest parts are kept, up to [`MESSAGE_BYTES`].
+//!    they become durable, and keeps of each page the last version ([`Ring`]). The first begin at
+//!    the last seal, or where that is gone, with what comes next; each goes on where the one before
+//!    ended. It takes the feed for as long as it asks where that is, and does not wait where
+//!    another thread has it for longer ([`Parts::told`]).
 //! 2. Before the WAL begins anew, the rest of it is read, unless that is too much.
 //! 3. Each slot that is filled leaves a *seal*: its number, and the position at which it ends.
 //! 4. A follower says which slot it has, or the last part. From there on it gets the parts, each
 //!    seal that it has reached, and a sign of life. One that is too slow, or comes from a place
-//!    that the parts do not reach back to, is told to go on by the archive.
+//!    that the pages do not reach back to, is told to go on by the archive.
 //!
 //! # Invariants
 //! - A part may be applied to the state of any position from its beginning to its end.
@@ -23,10 +24,9 @@
 //! ring's lock is taken behind the feed's, and never held during I/O. A follower that does not read
 //! holds up only its own thread, for [`PATIENCE`](crate::streaming::PATIENCE).
 
-use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Builder, Thread};
 use std::time::{Duration, Instant};
 
@@ -35,50 +35,19 @@ use monolite_ltx::Txid;
 
 use super::feed::{Feed, Onward};
 use super::replicas::{Connection, Replicas};
+use super::ring::{Next, Ring, Seal};
 use super::{Archive, GROUP_BYTES, Shared};
 use crate::error::{Error, Result};
-use crate::streaming::{ALIVE, Hello, Line, MESSAGE_BYTES, Message, Part, Peer};
+use crate::streaming::{ALIVE, Hello, Line, MESSAGE_BYTES, Message, Peer};
 
-/// How many bytes of commits a part has at most, unless one has more.
-const PART_BYTES: u64 = 4 << 20;
+/// How many bytes of commits are read at once, unless one has more.
+const PIECE_BYTES: u64 = 4 << 20;
 
 /// For how long parts are made for a follower that is not there: it may be fetching slots.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// How many seals are kept.
-const SEALS: usize = 256;
-
 /// How many connections there may be.
 const CONNECTIONS: usize = 32;
-
-/// The end of a slot.
-#[derive(Clone, Copy, Debug)]
-struct Seal {
-    txid: Txid,
-    at: WalPosition,
-    /// Size of the database in pages.
-    pages: u32,
-}
-
-/// A part that is kept.
-struct Kept {
-    from: WalPosition,
-    to: WalPosition,
-    body: Vec<u8>,
-}
-
-#[derive(Default)]
-struct Ring {
-    epoch: u64,
-    parts: VecDeque<Arc<Kept>>,
-    bytes: usize,
-    seals: VecDeque<Seal>,
-    /// How far the WAL was read, and the size of the database there.
-    read: Option<(WalPosition, u32)>,
-    /// When a follower was there last.
-    wanted: Option<Instant>,
-    is_over: bool,
-}
 
 /// What is streamed of one database.
 pub(super) struct Parts {
@@ -89,58 +58,28 @@ pub(super) struct Parts {
     listens: OnceLock<SocketAddr>,
     reader: OnceLock<Thread>,
     is_wanted: AtomicBool,
+    /// What all up to a position is archived as at the latest. A thread that has the feed stages up
+    /// to that position or, once it has looked again how far the disk is, a later one; before it
+    /// looks, it says that this is not known. So where it is read after a position of the disk,
+    /// what lies between begins at most one group of its own.
+    told: Mutex<Option<(ArchiveToken, WalPosition)>>,
     followers: AtomicUsize,
 }
 
-/// What a follower gets next.
-enum Next {
-    Part(Arc<Kept>),
-    Seal(Seal),
-    Nothing,
-    Gone,
+/// Commits that are to be kept.
+struct Piece {
+    epoch: u64,
+    bound: u64,
+    from: WalPosition,
+    range: Onward,
 }
 
-impl Ring {
-    fn forgets_parts(&mut self) {
-        self.parts.clear();
-        (self.bytes, self.read) = (0, None);
-    }
-
-    fn begins(&mut self, epoch: u64) {
-        if self.epoch != epoch {
-            self.forgets_parts();
-            self.seals.clear();
-            self.epoch = epoch;
-        }
-    }
-
-    fn keep(&mut self, kept: Kept, pages: u32) {
-        self.read = Some((kept.to, pages));
-        self.bytes += kept.body.len();
-        self.parts.push_back(Arc::new(kept));
-        while self.bytes > MESSAGE_BYTES && self.parts.len() > 1 {
-            self.bytes -= self.parts.pop_front().map_or(0, |oldest| oldest.body.len());
-        }
-    }
-
-    /// Whether what is kept leads on from `at`.
-    fn leads_from(&self, at: WalPosition) -> bool {
-        let Some((read, _)) = self.read else { return false };
-        self.parts.front().map_or(read, |first| first.from) <= at
-    }
-
-    /// What comes behind `at` for a follower that knows of `slot`.
-    fn next(&self, epoch: u64, slot: u64, at: WalPosition) -> Next {
-        if self.epoch != epoch || !self.leads_from(at) {
-            return Next::Gone;
-        }
-        let is_new = |seal: &&Seal| seal.txid.get() > slot && seal.at <= at;
-        if let Some(seal) = self.seals.iter().find(is_new) {
-            return Next::Seal(*seal);
-        }
-        let part = self.parts.get(self.parts.partition_point(|part| part.to <= at));
-        part.map_or(Next::Nothing, |part| Next::Part(Arc::clone(part)))
-    }
+/// What is to be kept, by a thread that does not have the feed.
+enum Beside {
+    Piece(Piece),
+    Nothing,
+    /// Only the feed can tell.
+    Unknown,
 }
 
 impl Parts {
@@ -153,6 +92,7 @@ impl Parts {
             listens: OnceLock::new(),
             reader: OnceLock::new(),
             is_wanted: AtomicBool::new(false),
+            told: Mutex::default(),
             followers: AtomicUsize::new(0),
         }
     }
@@ -171,6 +111,36 @@ impl Parts {
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<(ArchiveToken, WalPosition)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the feed says is about to change.
+    pub(super) fn tells_nothing(&self) {
+        *self.told() = None;
+    }
+
+    /// What is to be kept next up to `to`, which was on the disk before the feed was asked for, and
+    /// another thread had that. Slots have up to `group` bytes of commits.
+    fn beside(&self, to: WalPosition, group: u64) -> Beside {
+        let (ring, told) = (self.ring(), *self.told());
+        let (Some((token, synced)), Some((from, salts))) = (told, ring.end()) else {
+            return Beside::Unknown;
+        };
+        let WalPosition { generation: number, offset: end } = to;
+        let is_here = [from, synced].iter().all(|it| it.generation == number);
+        if token.epoch != ring.epoch() || !is_here {
+            return Beside::Unknown;
+        }
+        if to <= from {
+            return Beside::Nothing;
+        }
+        let ahead = end.saturating_sub(synced.offset);
+        let groups = if ahead > 0 { 1 + 2 * (ahead / group) } else { 0 };
+        let range = Onward::Range { number, salts, from: from.offset, to: end };
+        Beside::Piece(Piece { epoch: token.epoch, bound: token.txid + groups, from, range })
     }
 
     /// How many followers are there.
@@ -235,6 +205,14 @@ impl Archive {
         self.stream_from = Some(Peer::new(address.unwrap_or_default(), secret));
         self
     }
+
+    /// Whether the secrets of [`Archive::stream_to`] and [`Archive::stream_from`] may be used.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for one that is too short.
+    pub fn check_stream(&self) -> Result<()> {
+        self.stream_to.iter().chain(&self.stream_from).try_for_each(Peer::check)
+    }
 }
 
 impl Shared {
@@ -255,67 +233,65 @@ impl Shared {
         let mut ring = parts.ring();
         ring.begins(token.epoch);
         let Some(at) = at else { return };
-        ring.seals.push_back(Seal { txid, at, pages });
-        let old = ring.seals.len().saturating_sub(SEALS);
-        ring.seals.drain(..old);
+        ring.seals(Seal { txid, at, pages });
         drop(ring);
         parts.changed.notify_all();
     }
 
     /// Keeps what has become durable, if a follower wants it. Where the WAL was let go just now,
-    /// this is the last moment for it.
+    /// this is the last moment for it; what takes too long then is given up.
     pub(super) fn keep_parts(&self, feed: &Feed) {
-        let Some(parts) = self.parts.as_ref().filter(|it| it.is_wanted.load(Ordering::Relaxed))
-        else {
-            return;
-        };
-        let mut ring = parts.ring();
-        match self.token(feed) {
-            Some(token) => ring.begins(token.epoch),
-            // A copy of the database is due, or nothing has begun.
-            None => ring.begins(0),
-        }
-        if ring.wanted.is_none_or(|wanted| wanted.elapsed() > KEPT) {
-            parts.is_wanted.store(false, Ordering::Relaxed);
-            ring.forgets_parts();
-        }
-        drop(ring);
-        while self.keep_part(parts, feed) {
-            parts.changed.notify_all();
+        let Some(parts) = &self.parts else { return };
+        while let Some(piece) = self.piece(parts, feed) {
+            if !self.keep(parts, piece, MESSAGE_BYTES as u64) {
+                break;
+            }
         }
         parts.changed.notify_all();
     }
 
-    /// Keeps the next part, if there is one.
-    fn keep_part(&self, parts: &Parts, feed: &Feed) -> bool {
-        let (read, sealed) = {
-            let ring = parts.ring();
-            (ring.read, ring.seals.back().map(|seal| (seal.at, seal.pages)))
-        };
-        let sealed = sealed.filter(|(at, _)| feed.onward(*at) != Onward::Gone);
-        let Some((from, pages)) = read.or(sealed).or_else(|| self.beginning(feed)) else {
-            return false;
-        };
-        let part = match feed.onward(from) {
-            Onward::Nothing => {
-                parts.ring().read = Some((from, pages));
-                return false;
-            }
-            range => {
-                let frames = self.frames(range, MESSAGE_BYTES as u64, PART_BYTES);
-                frames.zip(self.token(feed)).and_then(|((number, frames), token)| {
-                    part_of(&frames, number, token.txid, pages)
-                })
-            }
-        };
+    /// What is to be kept next, if a follower wants it.
+    fn piece(&self, parts: &Parts, feed: &Feed) -> Option<Piece> {
+        if !parts.is_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        let token = self.token(feed);
         let mut ring = parts.ring();
-        let Some(part) = part else {
-            ring.forgets_parts();
-            return false;
-        };
-        let (to, pages) = (part.to, part.commit);
-        ring.keep(Kept { from, to, body: Message::Part(part).encode() }, pages);
-        true
+        // Without a token a copy of the database is due, or nothing has begun.
+        ring.begins(token.map_or(0, |token| token.epoch));
+        if ring.wanted.is_none_or(|wanted| wanted.elapsed() > KEPT) {
+            parts.is_wanted.store(false, Ordering::Relaxed);
+            ring.forgets_pages();
+            return None;
+        }
+        let ArchiveToken { epoch, txid, .. } = token?;
+        let (read, sealed) = (ring.read(), ring.last_seal().map(|seal| (seal.at, seal.pages)));
+        drop(ring);
+        let sealed = sealed.filter(|(at, _)| at.generation == feed.synced().generation);
+        let (from, pages) = read.or(sealed).or_else(|| self.beginning(feed))?;
+        let range = feed.onward(from);
+        let mut ring = parts.ring();
+        match range {
+            Onward::Gone => ring.forgets_pages(),
+            _ => ring.goes_on_from(from, pages),
+        }
+        matches!(range, Onward::Range { .. }).then_some(Piece { epoch, bound: txid, from, range })
+    }
+
+    /// Keeps a piece of at most [`PIECE_BYTES`], unless its range has more than `limit`; whether
+    /// there may be another one. The WAL may begin anew meanwhile: then its rest was kept before.
+    fn keep(&self, parts: &Parts, piece: Piece, limit: u64) -> bool {
+        let frames = self.frames(piece.range, limit, PIECE_BYTES);
+        let mut ring = parts.ring();
+        if ring.epoch() != piece.epoch || ring.read().is_none_or(|(read, _)| read != piece.from) {
+            return true;
+        }
+        let is_kept =
+            frames.is_some_and(|(generation, frames)| ring.keep(&frames, generation, piece.bound));
+        if !is_kept {
+            ring.forgets_pages();
+        }
+        is_kept
     }
 
     /// Where parts may begin though no slot ends in what is left of the WAL, and the size of the
@@ -369,9 +345,33 @@ impl Shared {
         while !parts.ring().is_over {
             // One that is wanted is woken; it looks whether it still is.
             thread::park_timeout(KEPT);
-            if parts.is_wanted.load(Ordering::Relaxed) {
-                self.keep_parts(&self.feed());
+            while self.keep_next(parts) {}
+        }
+    }
+
+    /// Keeps what comes next, without a lock while it reads; whether there may be more.
+    fn keep_next(&self, parts: &Parts) -> bool {
+        // Before the feed is asked: see `told`.
+        let to = self.durable();
+        let has_feed = self.feed.try_lock().ok();
+        let piece = match (has_feed, parts.beside(to, self.archive.group)) {
+            (None, Beside::Nothing) => None,
+            (None, Beside::Piece(piece)) => Some(piece),
+            (None, Beside::Unknown) => self.piece(parts, &self.feed()),
+            (Some(mut feed), _) => {
+                self.advance(&mut feed);
+                self.piece(parts, &feed)
             }
+        };
+        let is_more = piece.is_some_and(|piece| self.keep(parts, piece, u64::MAX));
+        parts.changed.notify_all();
+        is_more
+    }
+
+    /// Tells what parts have to know of the feed, while another thread has it.
+    pub(super) fn tell_parts(&self, feed: &Feed) {
+        if let Some(parts) = self.parts.as_ref().filter(|it| it.is_wanted.load(Ordering::Relaxed)) {
+            *parts.told() = self.token(feed).map(|token| (token, feed.synced()));
         }
     }
 
@@ -415,20 +415,18 @@ impl Shared {
 
     /// Where a follower goes on, and in which epoch; `None` where it cannot.
     fn join(&self, parts: &Parts, hello: &Hello) -> Option<(u64, WalPosition)> {
-        let feed = self.feed();
         parts.ring().wanted = Some(Instant::now());
         parts.is_wanted.store(true, Ordering::Relaxed);
-        self.keep_parts(&feed);
-        drop(feed);
+        if parts.ring().read().is_none() {
+            self.keep_next(parts);
+        }
         parts.wake();
         let ring = parts.ring();
         let at = match hello.at {
-            Some((epoch, at)) => (epoch == ring.epoch).then_some(at),
-            None => {
-                ring.seals.iter().find(|seal| seal.txid.get() == hello.slot).map(|seal| seal.at)
-            }
+            Some((epoch, at)) => (epoch == ring.epoch()).then_some(at),
+            None => ring.end_of(hello.slot),
         };
-        at.filter(|at| ring.leads_from(*at)).map(|at| (ring.epoch, at))
+        at.filter(|at| ring.leads_from(*at)).map(|at| (ring.epoch(), at))
     }
 }
 
@@ -442,9 +440,9 @@ fn send(
     loop {
         match parts.next(epoch, slot, at) {
             (Next::Part(part), _) => {
-                connection.sent(part.to);
-                line.send(&part.body)?;
-                at = part.to;
+                at = part.to();
+                connection.sent(at);
+                line.send(&part.encode())?;
             }
             (Next::Seal(Seal { txid, at, .. }), _) => {
                 line.send(&Message::Sealed { txid, at }.encode())?;
@@ -472,25 +470,4 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The part of these commits; `None` when they do not have all pages by which the database has
-/// grown since it had `pages_before`, or it is too long for a message.
-fn part_of(frames: &Frames, generation: u64, bound: u64, pages_before: u32) -> Option<Part> {
-    let (commit, page_bytes) = (frames.commit(), u32::try_from(frames.page_bytes()).ok()?);
-    let lock = monolite_ltx::PageSize::new(page_bytes).ok()?.lock_page().get();
-    let is_kept = |pgno: u32| (1..=commit).contains(&pgno) && pgno != lock;
-    let pages: BTreeMap<u32, &[u8]> =
-        frames.iter().filter(|it| is_kept(it.pgno)).map(|it| (it.pgno, it.page)).collect();
-    let mut grown = (pages_before.saturating_add(1)..=commit).filter(|pgno| *pgno != lock);
-    if !grown.all(|pgno| pages.contains_key(&pgno)) || pages.is_empty() {
-        return None;
-    }
-    let pages: Vec<u8> = pages
-        .into_iter()
-        .flat_map(|(pgno, page)| [&pgno.to_le_bytes()[..], page].concat())
-        .collect();
-    let to = WalPosition { generation, offset: frames.to() };
-    let part = Part { to, salts: frames.salts(), bound, commit, page_bytes, pages };
-    (part.pages.len() < MESSAGE_BYTES - 64).then_some(part)
 }

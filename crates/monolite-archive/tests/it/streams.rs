@@ -1,17 +1,18 @@
 //! A primary and a follower that streams, in processes that are killed at any moment; and who takes
 //! over with what was only streamed. `MONOLITE_STREAM_KILLS` says how often.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Options, ReadTx};
 use monolite_archive::{Archive, Follower, Takeover};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::archiving::wait_until;
 use crate::wire::{SECRET, free_address};
@@ -82,6 +83,14 @@ fn node() {
     let [role, address, interval, directory] = told[..] else { panic!("{told:?}") };
     let (address, interval) = (address.to_owned(), interval.parse().unwrap());
     let told = Told { directory: directory.into(), address, interval };
+    if role == "burst" {
+        // Also of a thread of the archive.
+        std::panic::set_hook(Box::new(|why| {
+            eprintln!("{why}");
+            std::process::abort();
+        }));
+        return burst(&told);
+    }
     if role == "primary" {
         let options = Options::new().readers(1).archive(told.primary());
         let db = options.open(told.directory.join("shop.db")).unwrap();
@@ -242,68 +251,141 @@ fn successor_has_what_was_only_streamed_and_others_follow_it() {
     }
 }
 
+/// Nanoseconds by a clock that all processes of this machine have.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The transaction of `bench tps`: 128 of them at once until it is to stop, `rate` of them a second
+/// at most; how many there were. An account is drawn as there, of a smaller table.
+fn transfers(db: &Database, rate: Option<f64>, is_over: &AtomicBool) -> u64 {
+    let (threads, done) = (4, AtomicU64::new(0));
+    let begun = Instant::now();
+    let id = || {
+        let (p, x) = (0.9995_f64, fastrand::f64());
+        let a = (1.0 - p).ln() / p.ln();
+        let y = (x.powf(a) + 1.0 - (1.0 - x).powf(1.0 / a)) / 2.0;
+        (1e9 * y) as i64 % ACCOUNTS
+    };
+    let transfer = || {
+        let (from, to, sum) = (id(), id(), fastrand::i64(1..100));
+        db.write(move |tx| {
+            tx.execute("UPDATE account SET balance = balance - ?1 WHERE id = ?2", [sum, from])?;
+            tx.execute("UPDATE account SET balance = balance + ?1 WHERE id = ?2", [sum, to])
+        })
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let (mut waiting, mut n) = (VecDeque::new(), 0_u32);
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Some(rate) = rate {
+                        let due = Duration::from_secs_f64(f64::from(n) * f64::from(threads) / rate);
+                        thread::sleep(due.saturating_sub(begun.elapsed()));
+                    }
+                    n += 1;
+                    waiting.push_back(transfer());
+                    if waiting.len() == 128 / threads as usize {
+                        waiting.pop_front().unwrap().wait().unwrap();
+                    }
+                }
+                done.fetch_add(n.into(), Ordering::Relaxed);
+            });
+        }
+    });
+    done.into_inner()
+}
+
+const ACCOUNTS: i64 = 1_000_000;
+
+/// A primary at work, until there is a file `stop`. When it acknowledged which beat is in `beats`.
+fn burst(told: &Told) {
+    let db = Options::new().archive(told.primary()).open(told.directory.join("shop.db")).unwrap();
+    let filled = db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE account(id PRIMARY KEY, balance INT);
+                          CREATE TABLE beat(n); INSERT INTO beat VALUES (0)",
+        )?;
+        let sql = "WITH RECURSIVE ids(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM ids LIMIT ?1)
+                   INSERT INTO account SELECT id, 1000000000 FROM ids";
+        tx.execute(sql, [ACCOUNTS])
+    });
+    filled.wait().unwrap();
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let rate = std::env::var("MONOLITE_STREAM_RATE").ok().map(|it| it.parse().unwrap());
+    let is_over = AtomicBool::new(false);
+    let (mut beats, begun) = (String::new(), Instant::now());
+    let done = thread::scope(|scope| {
+        let done = scope.spawn(|| transfers(&db, rate, &is_over));
+        for n in 1.. {
+            db.write(move |tx| tx.execute("UPDATE beat SET n = ?1", [n])).wait().unwrap();
+            beats += &format!("{n} {}\n", now());
+            if told.directory.join("stop").exists() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        done.join().unwrap()
+    });
+    let rate = format!("{:.0}", done as f64 / begun.elapsed().as_secs_f64());
+    fs::write(told.directory.join("rate"), rate).unwrap();
+    fs::write(told.directory.join("beats"), beats).unwrap();
+}
+
 #[test]
 #[ignore = "long: the gate runs it"]
 fn lag_under_a_burst_of_writes() {
     let directory = tempfile::tempdir().unwrap();
     let told = Told::new(directory.path(), 1_000);
-    let options = Options::new().archive(told.primary());
-    let db = options.open(told.directory.join("shop.db")).unwrap();
-    create(&db);
-    let follower = told.follow("copy.db").unwrap();
-    let read = |sql: &'static str| {
-        follower.database().read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()
+    let mut primary = told.start("burst");
+    let is_there = |it: Follower| {
+        it.database().read(|tx| tx.query_row("SELECT n FROM beat", (), |_| Ok(()))).wait().is_ok()
     };
-    let until = Instant::now() + Duration::from_secs(10);
-    let acknowledged = Mutex::new(BTreeMap::new());
+    wait_until("it is archived", || told.follow("copy.db").is_ok_and(is_there));
+    let follower = told.follow("copy.db").unwrap();
+    wait_until("it streams", || follower.stats().is_streaming);
+    // What there was to be caught up goes on for a moment.
+    thread::sleep(Duration::from_secs(1));
+    let (begun, files) = (now(), follower.stats().files);
+    let (mut seen, mut last, mut away) = (Vec::new(), 0, 0);
+    while now() - begun < 15_000_000_000 {
+        let n = follower
+            .database()
+            .read(|tx| tx.query_row("SELECT n FROM beat", (), |row| row.get::<_, i64>(0)));
+        let n = n.wait().unwrap();
+        if n > last {
+            seen.push((n, now()));
+            last = n;
+        }
+        away += u32::from(!follower.stats().is_streaming);
+        thread::sleep(Duration::from_millis(1));
+    }
+    fs::write(told.directory.join("stop"), "").unwrap();
+    assert!(primary.0.wait().unwrap().success());
+    let beats = fs::read_to_string(told.directory.join("beats")).unwrap();
+    let beats = beats.lines().map(|line| line.split_once(' ').unwrap());
     let mut lags = Vec::new();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while Instant::now() < until {
-                    let insert = || {
-                        db.write(|tx| {
-                            let sql = "INSERT INTO t(v, pad) VALUES (1, randomblob(300))";
-                            tx.execute(sql, ())?;
-                            Ok(tx.last_insert_rowid())
-                        })
-                    };
-                    for write in [(); 16].map(|()| insert()) {
-                        let id = write.wait().unwrap();
-                        acknowledged.lock().unwrap().insert(id, Instant::now());
-                    }
-                }
-            });
+    for (n, at) in beats.map(|(n, at)| (n.parse::<i64>().unwrap(), at.parse::<u64>().unwrap())) {
+        let by = seen.partition_point(|(newest, _)| *newest < n);
+        if let Some((_, seen)) = seen.get(by).filter(|_| at > begun) {
+            lags.push(Duration::from_nanos(seen.saturating_sub(at)));
         }
-        let mut is_streaming = None;
-        while Instant::now() < until {
-            let newest = read("SELECT coalesce(max(id), 0) FROM t").unwrap();
-            let seen = Instant::now();
-            let mut acknowledged = acknowledged.lock().unwrap();
-            let later = acknowledged.split_off(&(newest + 1));
-            let there = std::mem::replace(&mut *acknowledged, later);
-            drop(acknowledged);
-            if follower.stats().is_streaming {
-                is_streaming.get_or_insert(seen);
-            }
-            // Without the beginning, which goes by the archive.
-            if is_streaming.is_some_and(|since| since.elapsed() > Duration::from_secs(1)) {
-                lags.extend(there.values().map(|at| seen.saturating_duration_since(*at)));
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
+    }
     lags.sort();
     let at = |part: f64| lags[((lags.len() - 1) as f64 * part) as usize];
     let stats = follower.stats();
+    let rate = fs::read_to_string(told.directory.join("rate")).unwrap();
     println!(
-        "{} writes seen: lag p50 {:.1?}, p99 {:.1?}, max {:.1?}; {} parts, {} files, {:?}",
+        "{rate} transfers a second, {} beats: lag p50 {:.1?}, p99 {:.1?}, max {:.1?}; {} parts, \
+         {} files, away {away}, {:?}",
         lags.len(),
         at(0.5),
         at(0.99),
         at(1.0),
         stats.parts,
-        stats.files,
+        stats.files - files,
         stats.stream_error
     );
 }
