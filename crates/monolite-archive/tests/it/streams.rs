@@ -82,10 +82,13 @@ fn node() {
     let [role, address, interval, directory] = told[..] else { panic!("{told:?}") };
     let (address, interval) = (address.to_owned(), interval.parse().unwrap());
     let told = Told { directory: directory.into(), address, interval };
-    if role == "primary" {
+    if role.ends_with("primary") {
         let options = Options::new().readers(1).archive(told.primary());
         let db = options.open(told.directory.join("shop.db")).unwrap();
         let mut n = create(&db);
+        while role == "waiting-primary" && !told.directory.join("go").exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
         while !told.directory.join("stop").exists() {
             n += 1;
             group(&db, n);
@@ -237,12 +240,16 @@ fn successor_has_what_was_only_streamed_and_others_follow_it() {
         let directory = tempfile::tempdir().unwrap();
         // Only what is waited for is archived.
         let told = Told::new(directory.path(), 60_000);
-        let mut primary = told.start("primary");
+        let mut primary = told.start("waiting-primary");
         let is_there = |it: Follower| it.database().read(state).wait().is_ok();
         wait_until("it is archived", || told.follow("next.db").is_ok_and(is_there));
         let next = told.follow("next.db").unwrap();
         let mut other = told.follow("other.db").unwrap();
         let reads = |it: &Follower| it.database().read(state).wait().unwrap();
+        for follower in [&next, &other] {
+            wait_until("it streams", || follower.stats().is_streaming);
+        }
+        fs::write(told.directory.join("go"), "").unwrap();
         for follower in [&next, &other] {
             wait_until("it has parts", || reads(follower) > 20);
         }
@@ -323,10 +330,12 @@ fn successor_that_was_killed_has_every_part_that_it_had_applied() {
     for role in ["follower", "checkpoints"] {
         let directory = tempfile::tempdir().unwrap();
         let told = Told::new(directory.path(), 600_000);
-        let mut primary = told.start("primary");
+        let mut primary = told.start("waiting-primary");
         let is_there = |it: Follower| it.database().read(state).wait().is_ok();
         wait_until("it is archived", || told.follow("copy.db").is_ok_and(is_there));
         let mut next = told.start(role);
+        wait_until("it streams", || told.seen().is_some_and(|[.., streams]| streams == 1));
+        fs::write(told.directory.join("go"), "").unwrap();
         wait_until("it has parts", || told.seen().is_some_and(|[seen, ..]| seen > 40));
         next.kill();
         primary.kill();
