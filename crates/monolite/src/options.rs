@@ -13,7 +13,7 @@ use crate::activity::Activity;
 use crate::archive::Archive;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
-use crate::replica::Last;
+use crate::markers::Last;
 pub use interactive::InteractiveOptions;
 
 /// What an acknowledgement means.
