@@ -14,7 +14,7 @@ use crate::archive::Archive;
 use crate::call::member::ArchiveWait;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
-use crate::replica::Last;
+use crate::markers::Last;
 pub use interactive::InteractiveOptions;
 
 /// What an acknowledgement means.

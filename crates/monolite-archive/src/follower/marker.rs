@@ -1,7 +1,8 @@
 //! Owns what a follower that streams knows after a kill: which state its file has.
 //!
 //! # Format
-//! A [`Marker`] is JSON. Each commit has one in the WAL, in a frame that is no page of the database.
+//! A [`Marker`] is JSON. Each commit has one in the WAL, in a frame that is no page of the
+//! database.
 //!
 //! `<database>-archive/streamed.json`, the *note*, has that of the last commit before the WAL was
 //! emptied; it is replaced by a rename, and on disk when it is written:
@@ -16,9 +17,9 @@
 //! # Algorithm
 //! 1. Where the WAL has a commit, its marker tells. SQLite recovers whole commits, so the file has
 //!    that state.
-//! 2. Where it has none, the note tells, if it is of that WAL by its salts, or of the file as it is.
-//!    Before the WAL begins anew, or is cut, the note is written; nothing is written to the file
-//!    between the note and the new header of the WAL.
+//! 2. Where it has none, the note tells, if it is of that WAL by its salts, or of the file as it
+//!    is. Before the WAL begins anew, or is cut, the note is written. Nothing is written to the
+//!    file between the note and the new header of the WAL.
 //! 3. Otherwise something else has written to the file or emptied its WAL: a full copy follows.
 //!
 //! # Threads and locks

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Options, ReadTx};
-use monolite_archive::{Archive, Follower, Takeover};
+use monolite_archive::{Archive, Follower, FollowerStats, Takeover, Target};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::archiving::wait_until;
@@ -91,10 +91,13 @@ fn node() {
         }));
         return burst(&told);
     }
-    if role == "primary" {
+    if role.ends_with("primary") {
         let options = Options::new().readers(1).archive(told.primary());
         let db = options.open(told.directory.join("shop.db")).unwrap();
         let mut n = create(&db);
+        while role == "waiting-primary" && !told.directory.join("go").exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
         while !told.directory.join("stop").exists() {
             n += 1;
             group(&db, n);
@@ -107,19 +110,50 @@ fn node() {
         return;
     }
     let follower = told.follow("copy.db").unwrap();
+    let [seen_file, new] = ["seen", "seen.new"].map(|name| told.directory.join(name));
     let mut last = 0;
-    loop {
+    for turn in 1.. {
         let seen = follower.database().read(state).wait().unwrap();
         assert!(seen >= last, "{seen} comes behind {last}");
         last = seen;
+        let FollowerStats { copies, files, is_streaming, .. } = follower.stats();
+        fs::write(&new, format!("{seen} {copies} {files} {}", u8::from(is_streaming))).unwrap();
+        fs::rename(&new, &seen_file).unwrap();
+        if role == "checkpoints" && turn % 8 == 0 {
+            follower.database().checkpoint().wait().unwrap();
+        }
         thread::sleep(Duration::from_millis(3));
+    }
+}
+
+impl Told {
+    /// What a follower of its own process has seen: the group, and how many copies and files of the
+    /// archive it has applied; whether it streams.
+    fn seen(&self) -> Option<[i64; 4]> {
+        let text = fs::read_to_string(self.directory.join("seen")).ok()?;
+        let numbers: Vec<i64> = text.split(' ').map(|it| it.parse().unwrap()).collect();
+        numbers.try_into().ok()
+    }
+
+    /// The group in a copy of a file and its WAL, as they are.
+    fn state_of_copy(&self, name: &str) -> i64 {
+        for ending in ["", "-wal"] {
+            let from = self.directory.join(format!("{name}{ending}"));
+            let _ = fs::copy(from, self.directory.join(format!("image{ending}")));
+        }
+        let n = state_of(&self.directory.join("image"));
+        for ending in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(self.directory.join(format!("image{ending}")));
+        }
+        n
     }
 }
 
 /// How many groups there are.
 fn create(db: &Database) -> i64 {
     let sql = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v, pad);
-               CREATE INDEX IF NOT EXISTS i ON t(v)";
+               CREATE INDEX IF NOT EXISTS i ON t(v);
+               CREATE TABLE IF NOT EXISTS log(n, pad)";
     db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
     db.read_archived(state).wait().unwrap()
 }
@@ -128,6 +162,8 @@ fn create(db: &Database) -> i64 {
 fn group(db: &Database, n: i64) {
     let written = db.write(move |tx| {
         tx.execute("INSERT INTO t VALUES (?1, 0, randomblob(300))", [n])?;
+        // Pages that later groups do not change.
+        tx.execute("INSERT INTO log VALUES (?1, randomblob(5000))", [n])?;
         tx.execute("UPDATE t SET v = ?1", [n])
     });
     written.wait().unwrap();
@@ -182,7 +218,8 @@ fn either_side_is_killed_at_any_moment_and_goes_on() {
         }
         follower.kill();
         if kill % 2 == 0 {
-            // A stock reader recovers what the kill left; or the next start does.
+            // A stock reader recovers what the kill left, and the next start copies all; or it
+            // knows what it has.
             let n = state_of(&copy);
             assert!(n >= seen, "{n} behind {seen}");
             seen = n;
@@ -212,12 +249,16 @@ fn successor_has_what_was_only_streamed_and_others_follow_it() {
         let directory = tempfile::tempdir().unwrap();
         // Only what is waited for is archived.
         let told = Told::new(directory.path(), 60_000);
-        let mut primary = told.start("primary");
+        let mut primary = told.start("waiting-primary");
         let is_there = |it: Follower| it.database().read(state).wait().is_ok();
         wait_until("it is archived", || told.follow("next.db").is_ok_and(is_there));
         let next = told.follow("next.db").unwrap();
         let mut other = told.follow("other.db").unwrap();
         let reads = |it: &Follower| it.database().read(state).wait().unwrap();
+        for follower in [&next, &other] {
+            wait_until("it streams", || follower.stats().is_streaming);
+        }
+        fs::write(told.directory.join("go"), "").unwrap();
         for follower in [&next, &other] {
             wait_until("it has parts", || reads(follower) > 20);
         }
@@ -332,6 +373,80 @@ fn burst(told: &Told) {
     let rate = format!("{:.0}", done as f64 / begun.elapsed().as_secs_f64());
     fs::write(told.directory.join("rate"), rate).unwrap();
     fs::write(told.directory.join("beats"), beats).unwrap();
+}
+
+#[test]
+fn follower_that_is_killed_goes_on_with_the_stream_where_it_was() {
+    for role in ["follower", "checkpoints"] {
+        let directory = tempfile::tempdir().unwrap();
+        // Nothing but the first copy is archived.
+        let told = Told::new(directory.path(), 600_000);
+        let options = Options::new().readers(1).archive(told.primary());
+        let db = options.open(told.directory.join("shop.db")).unwrap();
+        let mut n = create(&db);
+        let is_there = |it: Follower| it.database().read(state).wait().is_ok();
+        wait_until("it is archived", || told.follow("copy.db").is_ok_and(is_there));
+        for kill in 0..kills() {
+            let _ = fs::remove_file(told.directory.join("seen"));
+            let mut follower = told.start(role);
+            let streams = || told.seen().is_some_and(|[.., streams]| streams == 1);
+            wait_until("it streams", streams);
+            let until = Instant::now() + Duration::from_millis(u64::from(kill * 61 % 250));
+            while Instant::now() < until {
+                n += 1;
+                group(&db, n);
+                thread::sleep(Duration::from_millis(fastrand::u64(0..3)));
+            }
+            if kill % 3 == 0 {
+                wait_until("it has all", || told.seen().is_some_and(|[seen, ..]| seen == n));
+            }
+            follower.kill();
+            let [seen, copies, files, _] = told.seen().unwrap();
+            assert_eq!((copies, files), (0, 0), "{role} {kill}");
+            let has = told.state_of_copy("copy.db");
+            assert!((seen..=n).contains(&has), "{role} {kill}: {has}, seen {seen} of {n}");
+        }
+        let follower = told.follow("copy.db").unwrap();
+        wait_until("it has all", || follower.database().read(state).wait().unwrap() == n);
+        let stats = follower.stats();
+        assert_eq!((stats.copies, stats.files), (0, 0), "{role}: {stats:?}");
+        follower.close().unwrap();
+        db.close().unwrap();
+        let bytes = |name| fs::read(told.directory.join(name)).unwrap();
+        assert!(bytes("shop.db") == bytes("copy.db"), "{role}: byte by byte");
+    }
+}
+
+#[test]
+fn successor_that_was_killed_has_every_part_that_it_had_applied() {
+    for role in ["follower", "checkpoints"] {
+        let directory = tempfile::tempdir().unwrap();
+        let told = Told::new(directory.path(), 600_000);
+        let mut primary = told.start("waiting-primary");
+        let is_there = |it: Follower| it.database().read(state).wait().is_ok();
+        wait_until("it is archived", || told.follow("copy.db").is_ok_and(is_there));
+        let mut next = told.start(role);
+        wait_until("it streams", || told.seen().is_some_and(|[.., streams]| streams == 1));
+        fs::write(told.directory.join("go"), "").unwrap();
+        wait_until("it has parts", || told.seen().is_some_and(|[seen, ..]| seen > 40));
+        next.kill();
+        primary.kill();
+        let ([seen, ..], has) = (told.seen().unwrap(), told.state_of_copy("copy.db"));
+        assert!(has >= seen, "{has} behind {seen}");
+        let next = told.follow("copy.db").unwrap();
+        let claimed = next.claim(Takeover::Now, &|| true).unwrap().unwrap();
+        assert_eq!(next.stats().copies, 0, "{role}");
+        next.promote(claimed).unwrap();
+        let options = Options::new().readers(1).archive(told.primary());
+        let db = options.open(told.directory.join("copy.db")).unwrap();
+        assert_eq!(create(&db), has, "{role}: what was only streamed is in the file");
+        group(&db, has + 1);
+        db.read_archived(state).wait().unwrap();
+        let restored = told.directory.join("restored.db");
+        told.archive().restore(Target::Latest, &restored).unwrap();
+        assert_eq!(state_of(&restored), has + 1, "{role}: and in the archive");
+        db.close().unwrap();
+    }
 }
 
 #[test]

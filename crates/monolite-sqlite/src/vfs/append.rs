@@ -85,8 +85,9 @@ pub type TakePage<'t> = dyn FnMut(u32, &[u8]) -> Result + 't;
 /// [`WalReader::marker`](crate::wal::WalReader::marker).
 ///
 /// # Errors
-/// Those of `give`, and `DATA` for a marker that does not fit a page; `SQLITE_BUSY` when another connection writes, `SQLITE_BUSY_SNAPSHOT` when one
-/// has written; `SQLITE_FULL` as every commit; those of the files.
+/// Those of `give`, and `DATA` for a marker that does not fit a page; `SQLITE_BUSY` when another
+/// connection writes, `SQLITE_BUSY_SNAPSHOT` when one has written; `SQLITE_FULL` as every commit;
+/// those of the files.
 pub(crate) fn append(
     connection: &rusqlite::Connection,
     pages: u32,

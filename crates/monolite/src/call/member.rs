@@ -20,7 +20,7 @@ use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
 use crate::clock::Tick;
 use crate::error::{Error, ErrorKind};
-use crate::replica::Last;
+use crate::markers::Last;
 use crate::tx::Tx;
 
 /// How one run of a closure ended.

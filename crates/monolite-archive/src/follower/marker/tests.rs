@@ -60,7 +60,8 @@ impl Images {
         };
         fs::create_dir(directory_of(&image.path())).unwrap();
         for (ending, content) in FILES.iter().zip(contents) {
-            content.map(|it| fs::write(with_ending(&image.path(), ending), it).unwrap());
+            let path = with_ending(&image.path(), ending);
+            content.map_or(Ok(()), |content| fs::write(path, content)).unwrap();
         }
         taken.push(image);
     }
