@@ -93,16 +93,19 @@ impl Follower {
         when: Takeover,
         goes_on: &dyn Fn() -> bool,
     ) -> monolite::Result<Option<Succession>> {
-        let mut pace = Standing { follower: self, when, goes_on };
-        // The thread that follows has compared the lineage.
-        while pace.wait(boottime()) {
-            let record = self.shared.progress().record.clone();
-            let Some(record) = record else {
+        let mut pace = Standing { follower: self, when, goes_on, replica: None };
+        while pace.goes_on() {
+            let (record, replica) = {
+                let progress = self.shared.progress();
+                (progress.record.clone(), progress.replica)
+            };
+            pace.replica = replica;
+            // The thread that follows has compared the lineage.
+            let Some(record) = record.filter(|_| pace.wait(boottime())) else {
                 thread::sleep(LOOK);
                 continue;
             };
             let archive = &self.shared.archive;
-            let replica = self.shared.progress().replica;
             let candidate = Candidate {
                 holder: Holder::from_bits(drawn().map_err(of)?),
                 lineage: record.lineage,
@@ -124,7 +127,7 @@ impl Follower {
                 Takeover::WhenVacant => Claim::new(candidate, Grounds::Silence(MARGIN)),
             };
             match run(&mut claim, &*archive.store, &archive.layout, &mut pace) {
-                None => break,
+                None => {}
                 Some(Ok(ClaimOutcome::Taken(claimed))) => {
                     let is_listed = !claimed.record().replicas.is_empty();
                     return Ok(Some(Succession {
@@ -246,6 +249,18 @@ struct Standing<'a> {
     follower: &'a Follower,
     when: Takeover,
     goes_on: &'a dyn Fn() -> bool,
+    /// Which replica claims. One that becomes another claims anew.
+    replica: Option<ReplicaId>,
+}
+
+impl Standing<'_> {
+    fn goes_on(&self) -> bool {
+        let is_over = {
+            let progress = self.follower.shared.progress();
+            progress.over.is_some() || progress.is_ending
+        };
+        !is_over && (self.goes_on)()
+    }
 }
 
 impl Pace for Standing<'_> {
@@ -255,13 +270,13 @@ impl Pace for Standing<'_> {
 
     fn wait(&mut self, until: Duration) -> bool {
         loop {
-            let (is_over, is_current) = {
+            let (is_another, is_current) = {
                 let progress = self.follower.shared.progress();
                 let is_current = progress.reached >= progress.stats.newest
                     && progress.stats.last_error.is_none();
-                (progress.over.is_some() || progress.is_ending, is_current)
+                (progress.replica != self.replica, is_current)
             };
-            if is_over || !(self.goes_on)() {
+            if is_another || !self.goes_on() {
                 return false;
             }
             let left = until.saturating_sub(self.now());
