@@ -79,7 +79,8 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
     }
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
     let arguments::Serve { file, dir, follow, archive, lease, address, takeover, .. } = arguments;
-    let arguments::Serve { listen, admin, stream_listen, stream_secret_file: secret, .. } = arguments;
+    let arguments::Serve { listen, admin, stream_listen, stream_secret_file: secret, .. } =
+        arguments;
     if file.is_some() || dir.is_some() {
         (config.file, config.directory) = (file.clone(), dir.clone());
     }

@@ -212,7 +212,7 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
         let primary = cluster.primary().unwrap();
         let [one, other] = [(primary + 1) % 3, (primary + 2) % 3];
-        let fault = fastrand::u32(0..5);
+        let fault = fastrand::u32(0..6);
         eprintln!("fault {fault} of {primary}");
         match fault {
             // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
@@ -237,6 +237,11 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
                 cluster.signal(primary, Signal::STOP);
                 stopped = Some(primary);
             }
+            // All die. One replica alone comes back, and knows what it has by its marker.
+            3 => {
+                (0..3).for_each(|at| cluster.kill(at));
+                cluster.start(one);
+            }
             _ => cluster.kill(primary),
         }
         cluster.waits_until(|| cluster.primary() != Some(primary));
@@ -248,7 +253,11 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
         let now = cluster.primary().unwrap();
         eprintln!("kill {kill}: {primary} → {now}, {}", cluster.acknowledged());
         assert!(!cluster.directory.join("missing").exists(), "{}", cluster.logs());
-        cluster.start(primary);
+        for at in 0..3 {
+            if cluster.nodes[at].1.is_none() {
+                cluster.start(at);
+            }
+        }
         if let Some(deaf) = was_deaf.take() {
             cluster.kill(deaf);
             cluster.start(deaf);
