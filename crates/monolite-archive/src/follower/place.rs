@@ -162,7 +162,8 @@ impl Place {
                 (self.from, self.to) = (*from, *to);
                 self.epoch = streamed.as_ref().map(|streamed| streamed.epoch);
             }
-            None => self.is_spoiled |= self.has_parts(),
+            None if self.has_parts() => (self.is_spoiled, self.replica) = (true, None),
+            None => {}
         }
     }
 }

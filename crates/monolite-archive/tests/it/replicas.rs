@@ -237,9 +237,10 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
                 cluster.signal(primary, Signal::STOP);
                 stopped = Some(primary);
             }
-            // All die. One replica alone comes back, and knows what it has by its marker.
+            // All die, the primary first: it would take one that is gone off its record. One
+            // replica alone comes back, and knows what it has by its marker.
             3 => {
-                (0..3).for_each(|at| cluster.kill(at));
+                [primary, one, other].into_iter().for_each(|at| cluster.kill(at));
                 cluster.start(one);
             }
             _ => cluster.kill(primary),
