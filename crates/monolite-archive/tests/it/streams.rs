@@ -325,6 +325,30 @@ fn follower_that_becomes_a_replica_while_it_waits_takes_over() {
     assert!(claimed.is_some(), "the record lists it");
 }
 
+#[test]
+fn file_that_has_lost_its_marker_is_another_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 600_000);
+    let db = Options::new().readers(1).archive(told.primary()).open(told.directory.join("shop.db"));
+    let db = db.unwrap();
+    create(&db);
+    let beside = told.directory.join("copy.db-archive");
+    let replicas = [1, 2, 3].map(|n| {
+        let follower = told.follow("copy.db").unwrap();
+        group(&db, n);
+        wait_until("it has it", || follower.database().read(state).wait().unwrap() == n);
+        follower.close().unwrap();
+        if n == 2 {
+            fs::remove_file(beside.join("streamed.json")).unwrap();
+        }
+        let place = fs::read_to_string(beside.join("follows.json")).unwrap();
+        place.split_once("\"replica\":\"").unwrap().1[..32].to_owned()
+    });
+    assert_eq!(replicas[0], replicas[1]);
+    assert_ne!(replicas[1], replicas[2]);
+    db.close().unwrap();
+}
+
 /// Nanoseconds by a clock that all processes of this machine have.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
