@@ -1,9 +1,10 @@
 //! Owns which archive a database has, and whether that has the history of another one.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use monolite::Durability;
 use monolite_archive::{Archive, Error, ErrorKind};
 use serde::Deserialize;
 
@@ -32,6 +33,9 @@ pub struct ArchiveConfig {
     /// Whether a write is answered once it is archived. Default: once it is on this disk.
     #[serde(default)]
     pub archived_writes: bool,
+    /// On the disks of how many other servers a write is before it is answered, at least, unless it
+    /// is archived before ([`Durability::Replicated`]). Needs `stream_listen`.
+    pub replicated_writes: Option<NonZeroU8>,
     /// Whether servers with this archive take turns: one is the primary, and the others follow it
     /// until they take over. For one file; the lease is 10 s if none is said.
     #[serde(default)]
@@ -57,6 +61,7 @@ impl ArchiveConfig {
             address: None,
             lease_seconds: None,
             archived_writes: false,
+            replicated_writes: None,
             takeover: false,
             exec: None,
             stream_listen: None,
@@ -103,6 +108,15 @@ impl ArchiveConfig {
     pub(crate) fn directory(&self) -> Option<&Path> {
         let path = self.url.strip_prefix("file://").unwrap_or(&self.url);
         (!path.contains("://")).then_some(Path::new(path))
+    }
+
+    /// What the answer to a write means.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.replicated_writes {
+            Some(count) => Durability::Replicated(count.get()),
+            None if self.archived_writes => Durability::Archived,
+            None => Durability::Synced,
+        }
     }
 
     pub(crate) fn lag_limit(&self) -> Option<Duration> {

@@ -240,11 +240,8 @@ impl Databases {
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
                 free.map_err(|error| not_opened(&path, &error.message))?;
             }
-            let is_archived = archive.as_ref().is_some_and(|archive| archive.archived_writes);
-            let options = match is_archived {
-                true => options.durability(Durability::Archived),
-                false => options,
-            };
+            let durability = archive.as_ref().map(ArchiveConfig::durability);
+            let options = options.durability(durability.unwrap_or(Durability::Synced));
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
                 Ok(Some(archive)) => options.archive(archive),
                 Ok(None) => options,

@@ -2,6 +2,7 @@
 //! says where to write.
 
 use std::net::TcpListener;
+use std::num::NonZeroU8;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -364,7 +365,7 @@ fn replica_that_streams_has_writes_before_they_are_archived() {
 }
 
 #[test]
-fn server_streams_to_a_server() {
+fn server_streams_to_a_server_and_waits_for_it() {
     let archive = tempfile::tempdir().unwrap();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, "a secret of tests\n").unwrap();
@@ -372,6 +373,7 @@ fn server_streams_to_a_server() {
     let primary = primary_with(archive.path(), |archive| {
         archive.stream_listen = Some(address.clone());
         archive.stream_secret_file = Some(secret.path().into());
+        archive.replicated_writes = NonZeroU8::new(1);
     });
     let replica = Served::with(|directory, config| {
         let mut follow = FollowConfig::of(archive.path().to_str().unwrap());
@@ -388,6 +390,10 @@ fn server_streams_to_a_server() {
     });
     let token = token_of(&primary, "INSERT INTO t VALUES (7)");
     assert_eq!(value(&replica, &token, "SELECT sum(x) FROM t"), "7");
+    // It is listed for writes alone that wait.
+    wait_until("it is listed", || {
+        get(&format!("{}/now", primary.admin))["databases"][0]["stats"]["archive"]["replicas"] == 1
+    });
 }
 
 #[test]
