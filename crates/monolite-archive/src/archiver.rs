@@ -33,6 +33,7 @@ mod failures;
 mod feed;
 mod gathering;
 mod group;
+mod hooks;
 mod lease;
 mod leaving;
 mod parts;
@@ -305,46 +306,6 @@ impl Archive {
         self.take_over = take_over;
         self
     }
-
-    /// How long an opening waits until what it is told of, and a copy that is due, are there.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn opening_wait(mut self, time: Duration) -> Archive {
-        self.opening = time;
-        self
-    }
-
-    /// How often it is looked whether something can be merged or deleted.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn upkeep_every(mut self, time: Duration) -> Archive {
-        self.upkeep = time;
-        self
-    }
-
-    /// How many bytes of commits a group has at most, and a database that fills a slot.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn slot_bytes(mut self, group: u64, whole: u64) -> Archive {
-        (self.group, self.whole_slot) = (group, whole);
-        self
-    }
-
-    /// The monotonic clock by which files grow older.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn passed(mut self, passed: impl Fn() -> Duration + Send + Sync + 'static) -> Archive {
-        self.passed = Arc::new(passed);
-        self
-    }
-
-    /// The time of day that slots and copies get.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Archive {
-        self.clock = Arc::new(clock);
-        self
-    }
 }
 
 impl monolite::archive::Archive for Archive {
@@ -553,6 +514,12 @@ impl Shared {
         self.primary.get().map_or(Ok(None), |primary| primary.wal())
     }
 
+    /// What is durable is to be uploaded at once.
+    fn hurries(&self) {
+        self.control().is_hurried = true;
+        self.changed.notify_one();
+    }
+
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -720,8 +687,7 @@ impl Archiving for Running {
     }
 
     fn awaited(&self) {
-        self.shared.control().is_hurried = true;
-        self.shared.changed.notify_one();
+        self.shared.hurries();
     }
 
     fn replicates(&self) {
@@ -738,8 +704,7 @@ impl Archiving for Running {
 
     fn prepare(&self) {
         let shared = &self.shared;
-        shared.control().is_hurried = true;
-        shared.changed.notify_one();
+        shared.hurries();
         self.keep_up();
         let prepared = shared.engine_feed().prepare(&|| shared.wal());
         // Whether all is kept is seen when it must be.

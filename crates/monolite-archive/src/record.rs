@@ -18,7 +18,7 @@
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
-//! | `replicas` | the followers of which each has all that was acknowledged as replicated and may not be archived yet; missing where there is nothing of that |
+//! | `replicas` | who may be the next primary ([`Record::replicas`]); missing where any may |
 //!
 //! # Invariants
 //! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of

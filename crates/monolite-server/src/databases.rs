@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
-use monolite::archive::names;
+use monolite::archive::{ArchiveStats, names};
 use monolite::{Database, Durability, Options};
 use monolite_archive::internals::{follows, may_lack};
 use monolite_archive::{Archive, ErrorKind, Follower, Restored, Target, Timestamp};
@@ -584,6 +584,16 @@ impl Databases {
                     let closed = closes.close();
                     if let Err(error) = &closed {
                         crate::log::error(&format!("{}: {error}", path.display()));
+                    }
+                    let lags =
+                        |archive: &ArchiveStats| archive.lag_ms > 0 && archive.successor.is_none();
+                    if database.stats().archive.as_ref().is_some_and(lags) {
+                        crate::log::error(&format!(
+                            "{}: closed with commits that are not archived: a server that takes \
+                             over lacks them; they are uploaded when this file is opened again, \
+                             unless one has",
+                            path.display()
+                        ));
                     }
                     if !is_late(&closed) {
                         return;

@@ -18,7 +18,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::answers::Body;
 use crate::auth::Authenticator;
@@ -68,6 +68,11 @@ const UNUSED: Duration = Duration::from_secs(300);
 
 /// How often what is unused, or has changed, is looked for.
 const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often, and at what intervals, a file is opened again of which it is not clear yet whether it
+/// is the primary's: another server is just taking over.
+const TURN_LOOKS: u32 = 5;
+const TURN_LOOK: Duration = Duration::from_secs(1);
 
 /// A server, before it serves.
 pub struct Server {
@@ -174,9 +179,22 @@ impl Server {
             // Unless it has ended, it is asked again.
             before = ask().await?.map(|(serving, _)| serving);
         }
-        let entered = self.shared.life.enter(Phase::Stops).await;
-        let opened = async { self.shared.databases.open_only(entered?).await };
-        opened.await.map_err(|error| io::Error::other(error.message))?;
+        let opens = async || {
+            let entered = self.shared.life.enter(Phase::Stops).await?;
+            self.shared.databases.open_only(entered).await
+        };
+        let mut opened = opens().await;
+        if self.config.archive.as_ref().is_some_and(|archive| archive.takeover) {
+            // Another server may be taking over at this moment: then this file follows.
+            for _ in 0..TURN_LOOKS {
+                if opened.is_ok() {
+                    break;
+                }
+                sleep(TURN_LOOK).await;
+                opened = opens().await;
+            }
+        }
+        opened.map_err(|error| io::Error::other(error.message))?;
         let next = path.as_deref().map(handover::bind).transpose()?;
         if let Some(before) = &mut before {
             handover::take_over(before).await;

@@ -478,20 +478,6 @@ impl<E> Database<E> {
         )
     }
 
-    /// As [`Database::read_durable`] or [`Database::read_archived`]: returns only when everything it
-    /// may have seen is as durable as the writes of this handle are when they are acknowledged.
-    ///
-    /// # Errors
-    /// See [`Read::wait`].
-    #[track_caller]
-    pub fn read_as_written<T, F>(&self, body: F) -> Read<'_, F, T, E>
-    where
-        F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
-        E: From<Error>,
-    {
-        self.read_kept(self.caller(CallKind::Read), self.handle.time_limit, body)
-    }
-
     /// Returns a moment of the archived history that has every write acknowledged before this call.
     /// Call it right after a write to get that write's token; pass it to readers that must see the
     /// write. The moment is archived when [`Stats::archive`](crate::archive::ArchiveStats) has the
@@ -651,21 +637,6 @@ impl<E> Database<E> {
             Error::new(ErrorKind::Invalid, format!("the backup's path cannot be used: {error}"))
         });
         engine.jobs().start(caller, move |job| source.back_up(&target?, job))
-    }
-
-    /// A read that returns only when everything it may have seen is as durable as this handle's
-    /// writes; it waits up to `wait` for the archive.
-    fn read_kept<T, F>(&self, caller: Caller, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
-    where
-        F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
-        E: From<Error>,
-    {
-        let Handle { engine, writes, time_limit, .. } = &*self.handle;
-        let answer = match writes.terms().archive_wait {
-            Some(waits) => Answer::OnceArchived { replicas: waits.replicas, limit: wait },
-            None => Answer::OnceDurable,
-        };
-        Read::new(engine.reads(), caller, *time_limit, answer, body)
     }
 
     /// Copies the WAL into the database file now, and makes the next commit overwrite the WAL from

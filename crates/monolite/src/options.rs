@@ -40,10 +40,10 @@ pub enum Durability {
     /// Costs the time of one upload, which all share that wait meanwhile, and
     /// [`time_limit`](crate::archive::Archive::time_limit) at most.
     Archived,
-    /// The write is on disk, and on the disks of all followers that are listed as replicas, which
-    /// are so many at least (1 to 255): it survives the machine. Or it is in the archive, if that is
-    /// sooner. Needs an [archive](Options::archive) that streams to followers. Costs a round trip
-    /// and the sync of a follower, and the same time at most.
+    /// The write is on disk, and on the disks of all followers that are listed as replicas, so many
+    /// at least (1 to 255): it survives the machine. Or it is in the archive, if that is sooner.
+    /// Needs an [archive](Options::archive) that streams to followers. Costs a round trip and the
+    /// sync of a follower, and the same time at most.
     Replicated(u8),
 }
 

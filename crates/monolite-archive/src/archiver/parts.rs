@@ -383,6 +383,8 @@ impl Shared {
             return line.send(&Message::Refused(why.into()).encode());
         }
         let Some((epoch, at)) = self.join(parts, &hello) else {
+            // The slot that it can go on from need not wait for the interval.
+            self.hurries();
             return line.send(&Message::Behind.encode());
         };
         line.send(&Message::Welcome { epoch }.encode())?;
@@ -430,7 +432,8 @@ impl Shared {
     }
 }
 
-/// Sends to a follower that has `slot`, and everything up to `at`, until it is gone or cannot go on.
+/// Sends to a follower that has a slot, and everything up to a position, until it is gone or cannot
+/// go on.
 fn send(
     parts: &Parts,
     line: &mut Line,

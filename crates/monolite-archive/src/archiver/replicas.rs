@@ -1,5 +1,5 @@
-//! Owns which followers have acknowledged how much, and for whom of them a write waits that is to be
-//! replicated ([`Durability::Replicated`](monolite::Durability)).
+//! Owns which followers have acknowledged how much, and for whom of them a write waits that is to
+//! be replicated ([`Durability::Replicated`](monolite::Durability)).
 //!
 //! # Algorithm
 //! The leader record lists the *replicas*: of the followers that stream, those that have all that

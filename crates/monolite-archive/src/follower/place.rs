@@ -9,7 +9,7 @@
 //! | `lineage` | of the archive's leader record; none where it has none, as Litestream's |
 //! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
 //! | `to` | it may have more, up to this one |
-//! | `replica` | 32 hexadecimal digits, drawn before the first part: whose acknowledgements the file has |
+//! | `replica` | drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
 //!

@@ -1,4 +1,4 @@
-//! Three nodes, each of which is the primary or a replica, killed and stopped at any moment: what was
+//! Three nodes, each the primary or a replica, killed and stopped at any moment: what was
 //! acknowledged as replicated is in the file of each later primary. `MONOLITE_REPLICA_KILLS` says
 //! how often.
 
@@ -7,6 +7,8 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,38 @@ impl Cluster {
         let mut child = self.nodes[at].1.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// What happens to a primary, and perhaps to others.
+    fn suffers(&mut self, fault: u32, primary: usize) {
+        let [one, other] = [(primary + 1) % 3, (primary + 2) % 3];
+        match fault {
+            // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
+            0 => {
+                self.kill(one);
+                self.goes_on();
+                self.start_with(one, "deaf");
+                self.goes_on();
+                self.kill(primary);
+            }
+            // One is slow, and is the only one that is left.
+            1 => {
+                self.signal(one, Signal::STOP);
+                thread::sleep(Duration::from_millis(400));
+                self.kill(primary);
+                self.kill(other);
+                self.signal(one, Signal::CONT);
+                self.start(other);
+            }
+            2 => self.signal(primary, Signal::STOP),
+            // All die, the primary first: it would take one that is gone off its record. One
+            // replica alone comes back, and knows what it has by its marker.
+            3 => {
+                [primary, one, other].into_iter().for_each(|at| self.kill(at));
+                self.start(one);
+            }
+            _ => self.kill(primary),
+        }
     }
 
     fn acknowledged(&self) -> usize {
@@ -207,49 +241,17 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     cluster.start(1);
     cluster.start(2);
     cluster.lists_both();
-    let (mut stopped, mut was_deaf) = (None::<usize>, None::<usize>);
     for kill in 0..kills() {
         thread::sleep(Duration::from_millis(fastrand::u64(0..600)));
         let primary = cluster.primary().unwrap();
-        let [one, other] = [(primary + 1) % 3, (primary + 2) % 3];
         let fault = fastrand::u32(0..6);
         eprintln!("fault {fault} of {primary}");
-        match fault {
-            // A replica dies before. It comes back, cannot stream, and lacks what comes meanwhile.
-            0 => {
-                cluster.kill(one);
-                cluster.goes_on();
-                cluster.start_with(one, "deaf");
-                cluster.goes_on();
-                cluster.kill(primary);
-                was_deaf = Some(one);
-            }
-            // One is slow, and is the only one that is left.
-            1 => {
-                cluster.signal(one, Signal::STOP);
-                thread::sleep(Duration::from_millis(400));
-                cluster.kill(primary);
-                cluster.kill(other);
-                cluster.signal(one, Signal::CONT);
-                cluster.start(other);
-            }
-            2 => {
-                cluster.signal(primary, Signal::STOP);
-                stopped = Some(primary);
-            }
-            // All die, the primary first: it would take one that is gone off its record. One
-            // replica alone comes back, and knows what it has by its marker.
-            3 => {
-                [primary, one, other].into_iter().for_each(|at| cluster.kill(at));
-                cluster.start(one);
-            }
-            _ => cluster.kill(primary),
-        }
+        cluster.suffers(fault, primary);
         cluster.waits_until(|| cluster.primary() != Some(primary));
-        if let Some(stopped) = stopped.take() {
-            cluster.signal(stopped, Signal::CONT);
+        if fault == 2 {
+            cluster.signal(primary, Signal::CONT);
             thread::sleep(Duration::from_millis(300));
-            cluster.kill(stopped);
+            cluster.kill(primary);
         }
         let now = cluster.primary().unwrap();
         eprintln!("kill {kill}: {primary} → {now}, {}", cluster.acknowledged());
@@ -259,7 +261,8 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
                 cluster.start(at);
             }
         }
-        if let Some(deaf) = was_deaf.take() {
+        if fault == 0 {
+            let deaf = (primary + 1) % 3;
             cluster.kill(deaf);
             cluster.start(deaf);
         }
@@ -274,6 +277,39 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
     let ids = ids.query_map([], |row| row.get(0)).unwrap().flatten().collect();
     let missing = missing(&cluster.directory, &ids);
     assert_eq!(missing, 0, "of {} are missing: {}", cluster.acknowledged(), cluster.logs());
+}
+
+#[test]
+fn follower_that_becomes_a_replica_while_it_waits_takes_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let nodes = vec![(free_address().to_string(), None)];
+    let mut cluster = Cluster { directory: directory.path().to_owned(), nodes };
+    let archive = Archive::at(at("archive").to_str().unwrap()).unwrap();
+    let archive = archive.interval(Duration::from_millis(50));
+    let leads = archive.clone().lease(Some(Duration::from_secs(1)));
+    let db = Options::new().readers(1).archive(leads).open(at("0.db")).unwrap();
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let follows = archive.stream_from(None, SECRET);
+    let follower = follows.follow(Options::new().readers(1), at("1.db")).unwrap();
+    cluster.waits_until(|| follower.stats().epoch > 0);
+    let (asked, rest) = (AtomicU32::new(0), Mutex::new(()));
+    let goes_on = || {
+        drop(rest.lock().unwrap());
+        asked.fetch_add(1, Ordering::Relaxed) < 500
+    };
+    let claimed = thread::scope(|scope| {
+        let claiming = scope.spawn(|| follower.claim(Takeover::WhenVacant, &goes_on));
+        cluster.waits_until(|| asked.load(Ordering::Relaxed) > 10);
+        let resting = rest.lock().unwrap();
+        db.close().unwrap();
+        cluster.start(0);
+        cluster.goes_on();
+        cluster.kill(0);
+        drop(resting);
+        claiming.join().unwrap().unwrap()
+    });
+    assert!(claimed.is_some(), "the record lists it");
 }
 
 /// How many acknowledged rows are not among these.

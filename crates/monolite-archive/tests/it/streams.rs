@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
-use monolite::{Database, Durability, Options, ReadTx};
+use monolite::{Database, Options, ReadTx};
 use monolite_archive::{Archive, Follower, FollowerStats, Takeover, Target};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -291,38 +290,6 @@ fn successor_has_what_was_only_streamed_and_others_follow_it() {
         let bytes = |name| fs::read(told.directory.join(name)).unwrap();
         assert!(bytes("next.db") == bytes("other.db"), "byte by byte");
     }
-}
-
-#[test]
-fn follower_that_becomes_a_replica_while_it_waits_takes_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let told = Told::new(directory.path(), 600_000);
-    let open = |archive: Archive, durability| {
-        let archive = archive.lease(Some(Duration::from_secs(60)));
-        let options = Options::new().readers(1).durability(durability).archive(archive);
-        options.open(told.directory.join("shop.db")).unwrap()
-    };
-    let db = open(told.archive(), Durability::Synced);
-    db.read_archived(|_| Ok(())).wait().unwrap();
-    let follower = told.follow("copy.db").unwrap();
-    wait_until("it knows the record", || follower.stats().epoch > 0);
-    let (asked, rest) = (AtomicU64::new(0), Mutex::new(()));
-    let goes_on = || {
-        drop(rest.lock().unwrap());
-        asked.fetch_add(1, Ordering::Relaxed) < 500
-    };
-    let claimed = thread::scope(|scope| {
-        let claiming = scope.spawn(|| follower.claim(Takeover::WhenVacant, &goes_on));
-        wait_until("it waits", || asked.load(Ordering::Relaxed) > 10);
-        let resting = rest.lock().unwrap();
-        db.close().unwrap();
-        let db = open(told.primary(), Durability::Replicated(1));
-        db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait().unwrap();
-        db.close().unwrap();
-        drop(resting);
-        claiming.join().unwrap().unwrap()
-    });
-    assert!(claimed.is_some(), "the record lists it");
 }
 
 #[test]

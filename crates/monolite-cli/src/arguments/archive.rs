@@ -218,7 +218,7 @@ pub(crate) struct Follow {
     #[arg(value_name = "FILE", value_parser = super::files::file())]
     pub(crate) file: PathBuf,
 
-    /// Stream from the primary, if it does; SECRET is the file with the secret that both sides have,
+    /// Stream from the primary, if it does. SECRET is a file with the secret that both sides have,
     /// 16 bytes or more, without white space at its end
     #[arg(long, value_name = "SECRET")]
     pub(crate) stream: Option<PathBuf>,

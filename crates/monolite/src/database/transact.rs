@@ -1,15 +1,18 @@
-//! The interactive transactions of the handle.
+//! What handles have for interactive transactions and idempotency keys.
 
 use std::future::Future;
+use std::time::Duration;
 
-use super::{Database, NO_WAIT};
-use crate::activity::CallKind;
+use super::{Database, Handle, NO_WAIT};
+use crate::activity::{CallKind, Caller};
 use crate::call::write::Write;
 use crate::error::{Error, Result};
+
+use crate::read::handle::{Answer, Read};
 use crate::transaction::{
     Attempts, Committed, Key, OpenTransaction, Transact, Transaction, transact,
 };
-use crate::tx::Tx;
+use crate::tx::{ReadTx, Tx};
 
 impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -178,6 +181,35 @@ impl<E> Database<E> {
             let key = Key { outcome: outcome.into(), ..key.clone() };
             Ok(Key::commit(Some(&key), tx)?.with(value))
         })
+    }
+
+    /// As [`Database::read_durable`] or [`Database::read_archived`]: returns only when all that it
+    /// may have seen is as durable as the writes of this handle are when they are acknowledged.
+    ///
+    /// # Errors
+    /// See [`Read::wait`].
+    #[track_caller]
+    pub fn read_as_written<T, F>(&self, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
+        E: From<Error>,
+    {
+        self.read_kept(self.caller(CallKind::Read), self.handle.time_limit, body)
+    }
+
+    /// A read that returns only when everything it may have seen is as durable as this handle's
+    /// writes; it waits up to `wait` for the archive.
+    fn read_kept<T, F>(&self, caller: Caller, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
+        E: From<Error>,
+    {
+        let Handle { engine, writes, time_limit, .. } = &*self.handle;
+        let answer = match writes.terms().archive_wait {
+            Some(waits) => Answer::OnceArchived { replicas: waits.replicas, limit: wait },
+            None => Answer::OnceDurable,
+        };
+        Read::new(engine.reads(), caller, *time_limit, answer, body)
     }
 
     /// Not checked yet.
