@@ -203,6 +203,10 @@ fn break_trigger(file: &Path) -> Result<()> {
     let plain = Connection::open(file)?;
     let find = "SELECT sql FROM sqlite_schema WHERE name = 'monolite_rebuild_delete'";
     let Ok(sound) = plain.query_row(find, (), |row| row.get::<_, String>(0)) else { return Ok(()) };
+    if sound.contains(" WHEN 0 ") {
+        // It still is: the child was killed before it went on.
+        return Ok(());
+    }
     let broken = sound.replace(" BEGIN ", " WHEN 0 BEGIN ");
     plain.execute_batch(&format!("DROP TRIGGER monolite_rebuild_delete; {broken}"))?;
     let note = "UPDATE monolite_rebuild_state SET value = replace(value, ?1, ?2) WHERE name = \
