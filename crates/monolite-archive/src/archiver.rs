@@ -300,7 +300,8 @@ impl Archive {
     /// that was restored on another machine, or an archive that is to go on with another file.
     /// Default: no; then another primary's archive is refused. A primary that still runs is fenced
     /// at its next upload. This file lacks commits which that primary archived after the restore:
-    /// if it may be alive, run `monolite archive adopt` before the restore.
+    /// if it may be alive, run `monolite archive adopt` before the restore. It may also lack writes
+    /// that were acknowledged as replicated: promote a follower instead, where one lives.
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
