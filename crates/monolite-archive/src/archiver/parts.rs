@@ -24,7 +24,7 @@
 //! ring's lock is taken behind the feed's, and never held during I/O. A follower that does not read
 //! holds up only its own thread, for [`PATIENCE`](crate::streaming::PATIENCE).
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Builder, Thread};
@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use monolite::archive::{ArchiveToken, Frames, WalPosition};
 use monolite_ltx::Txid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::feed::{Feed, Onward};
 use super::replicas::{Connection, Replicas};
@@ -46,6 +47,9 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// For how long parts are made for a follower that is not there: it may be fetching slots.
 const KEPT: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether it is over, while no follower comes.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
 /// How many connections there may be.
 const CONNECTIONS: usize = 32;
 
@@ -55,7 +59,6 @@ pub(super) struct Parts {
     pub(super) replicas: Replicas,
     ring: Mutex<Ring>,
     changed: Condvar,
-    listens: OnceLock<SocketAddr>,
     reader: OnceLock<Thread>,
     is_wanted: AtomicBool,
     /// What all up to a position is archived as at the latest. A thread that has the feed stages up
@@ -89,7 +92,6 @@ impl Parts {
             replicas: Replicas::default(),
             ring: Mutex::default(),
             changed: Condvar::new(),
-            listens: OnceLock::new(),
             reader: OnceLock::new(),
             is_wanted: AtomicBool::new(false),
             told: Mutex::default(),
@@ -105,7 +107,7 @@ impl Parts {
         self.peer.check()?;
         let failed = |error| Error::of_io(format!("listen on {}", self.peer.address), error);
         let listener = TcpListener::bind(&*self.peer.address).map_err(failed)?;
-        let _ = self.listens.set(listener.local_addr().map_err(failed)?);
+        listener.set_nonblocking(true).map_err(failed)?;
         Ok(listener)
     }
 
@@ -160,10 +162,6 @@ impl Parts {
         self.ring().is_over = true;
         self.changed.notify_all();
         self.reader.get().into_iter().for_each(Thread::unpark);
-        // The listener looks when something comes.
-        if let Some(address) = self.listens.get() {
-            let _ = TcpStream::connect_timeout(address, ALIVE);
-        }
     }
 
     /// Waits for what comes next, as long as a sign of life may take; whether it is over.
@@ -314,16 +312,14 @@ impl Shared {
         let connections = &AtomicUsize::new(0);
         thread::scope(|scope| {
             let named = || Builder::new().name("monolite-parts".into());
-            let reading = named().spawn_scoped(scope, || self.read_parts(parts));
-            if let Ok(reading) = reading {
-                let _ = parts.reader.set(reading.thread().clone());
-            }
-            for tcp in listener.incoming() {
-                if parts.ring().is_over {
-                    break;
+            let _ = named().spawn_scoped(scope, || self.read_parts(parts));
+            while !parts.ring().is_over {
+                let mut comes = [PollFd::new(listener, PollFlags::IN)];
+                if !matches!(poll(&mut comes, Some(&LOOK)), Ok(1)) {
+                    continue;
                 }
-                let (Ok(tcp), true) = (tcp, connections.load(Ordering::Relaxed) < CONNECTIONS)
-                else {
+                let is_room = connections.load(Ordering::Relaxed) < CONNECTIONS;
+                let Some((tcp, _)) = is_room.then(|| listener.accept().ok()).flatten() else {
                     // As without descriptors.
                     thread::sleep(Duration::from_millis(10));
                     continue;
@@ -342,6 +338,8 @@ impl Shared {
     }
 
     fn read_parts(&self, parts: &Parts) {
+        // Before it is looked whether it is over: who ends it wakes this thread.
+        let _ = parts.reader.set(thread::current());
         while !parts.ring().is_over {
             // One that is wanted is woken; it looks whether it still is.
             thread::park_timeout(KEPT);
