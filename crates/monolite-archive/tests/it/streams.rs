@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
-use monolite::{Database, Options, ReadTx};
+use monolite::{Database, Durability, Options, ReadTx};
 use monolite_archive::{Archive, Follower, FollowerStats, Takeover, Target};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -527,4 +527,42 @@ fn lag_under_a_burst_of_writes() {
         stats.files - files,
         stats.stream_error
     );
+}
+
+/// `Replicated(1)` beside `Synced`, in pairs: writes a second of 128 clients.
+#[test]
+#[ignore = "a measurement: it says nothing in a debug build"]
+fn replicated_writes_beside_synced_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 1_000);
+    let options = Options::new().readers(1).archive(told.primary());
+    let db = options.durability(Durability::Replicated(1)).open(directory.path().join("shop.db"));
+    let db = db.unwrap();
+    create(&db);
+    db.write(|tx| tx.execute_batch("CREATE TABLE other(id INTEGER PRIMARY KEY, pad)"))
+        .wait()
+        .unwrap();
+    let _follower = told.start("follower");
+    wait_until("it streams", || db.stats().archive.is_some_and(|archive| archive.followers == 1));
+    let rate = |db: &Database| {
+        let (count, start) = (AtomicU64::new(0), Instant::now());
+        thread::scope(|scope| {
+            for _ in 0..128 {
+                scope.spawn(|| {
+                    while start.elapsed() < Duration::from_secs(4) {
+                        let sql = "INSERT INTO other(pad) VALUES (randomblob(100))";
+                        db.write(|tx| tx.execute(sql, ())).wait().unwrap();
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        count.into_inner() as f64 / start.elapsed().as_secs_f64()
+    };
+    let synced = db.with_durability(Durability::Synced);
+    for _ in 0..5 {
+        let (one, other) = (rate(&synced), rate(&db));
+        eprintln!("Synced {one:.0}/s, Replicated(1) {other:.0}/s: {:.2}", other / one);
+    }
+    db.close().unwrap();
 }
