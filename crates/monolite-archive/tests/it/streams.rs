@@ -531,7 +531,7 @@ fn lag_under_a_burst_of_writes() {
 
 /// `Replicated(1)` beside `Synced`, in pairs: writes a second of 128 clients.
 #[test]
-#[ignore = "a measurement: it says nothing in a debug build"]
+#[ignore = "long: the gate runs it"]
 fn replicated_writes_beside_synced_ones() {
     let directory = tempfile::tempdir().unwrap();
     let told = Told::new(directory.path(), 1_000);
