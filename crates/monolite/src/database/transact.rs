@@ -7,7 +7,6 @@ use super::{Database, Handle, NO_WAIT};
 use crate::activity::{CallKind, Caller};
 use crate::call::write::Write;
 use crate::error::{Error, Result};
-
 use crate::read::handle::{Answer, Read};
 use crate::transaction::{
     Attempts, Committed, Key, OpenTransaction, Transact, Transaction, transact,
