@@ -38,6 +38,13 @@ pub(super) struct Seal {
     pub(super) pages: u32,
 }
 
+impl Seal {
+    /// Of a part that this slot has first.
+    fn must_be_within(self, bound: u64) {
+        debug_assert!(self.txid.get() <= bound, "a part is archived by the TXID that it has");
+    }
+}
+
 /// What a follower gets next.
 pub(super) enum Next {
     Part(Changes),
@@ -132,9 +139,7 @@ impl Ring {
 
     pub(super) fn seals(&mut self, seal: Seal) {
         let ended = self.bounds.partition_point(|(to, _)| *to <= seal.at);
-        for (_, bound) in self.bounds.drain(..ended) {
-            debug_assert!(bound >= seal.txid.get(), "a part is archived by the TXID that it has");
-        }
+        self.bounds.drain(..ended).for_each(|(_, bound)| seal.must_be_within(bound));
         self.seals.push_back(seal);
         let old = self.seals.len().saturating_sub(SEALS);
         self.seals.drain(..old);
@@ -177,7 +182,11 @@ impl Ring {
             self.places.remove(&pgno);
             self.from = at;
         }
-        self.bounds.push_back((to, bound));
+        // A slot may have it by now: it was read without a lock.
+        match self.seals.iter().find(|seal| to <= seal.at) {
+            Some(seal) => seal.must_be_within(bound),
+            None => self.bounds.push_back((to, bound)),
+        }
         let old = self.bounds.len().saturating_sub(BOUNDS);
         self.bounds.drain(..old);
         let pages = Vec::new();

@@ -119,3 +119,14 @@ fn part_that_is_archived_later_than_it_says_is_noticed() {
     let mut ring = begun(&mut bench);
     ring.seals(Seal { txid: Txid::new(3).unwrap(), at: at(bench.at), pages: 2 });
 }
+
+#[test]
+fn part_that_is_kept_behind_its_slot_is_compared_with_that_slot() {
+    let mut bench = Bench::new();
+    let mut ring = begun(&mut bench);
+    let frames = bench.commit("INSERT INTO t VALUES (1, 1)");
+    let seal = |txid| Seal { txid: Txid::new(txid).unwrap(), at: at(bench.at), pages: 2 };
+    ring.seals(seal(2));
+    assert!(ring.keep(&frames, 1, 2));
+    ring.seals(seal(3));
+}
