@@ -298,7 +298,9 @@ impl Archive {
     ///
     /// A file that was a primary's follows its successor from then on. The pages that it alone had
     /// are written to `<file>.orphan-<epoch>-<TXID>.ltx` before it is changed, and
-    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them.
+    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them. So are those of
+    /// a replica that another program has opened after a kill, and perhaps changed: it does not
+    /// know any more what it has, and begins anew.
     ///
     /// # Errors
     /// `Invalid` when the file is there and follows nothing, or is the database of the primary, or
@@ -322,10 +324,19 @@ impl Archive {
                 let _ = fs::remove_dir(&beside);
             }
         });
-        let (mut place, page_size, orphan) = begun.map_err(of_file)?;
+        let (mut place, page_size, mut orphan) = begun.map_err(of_file)?;
         let why = format!("this database follows {}: only its primary may write", self.name);
-        let notes = Arc::new(Notes::of(&path).map_err(of)?);
-        let replica = Replica::open(options, &path, &why, Arc::clone(&notes) as _)?;
+        let open = || {
+            let notes = Arc::new(Notes::of(&path).map_err(of)?);
+            let replica = Replica::open(options.clone(), &path, &why, Arc::clone(&notes) as _)?;
+            Ok::<_, monolite::Error>((replica, notes))
+        };
+        let (mut replica, mut notes) = open()?;
+        if place.has_parts() && notes.found().is_none() {
+            replica.database().close()?;
+            orphan = rejoin::without_marker(self, &path, &place).map_err(of)?;
+            (replica, notes) = open()?;
+        }
         let marker = notes.found();
         place.is_marked(marker.as_ref());
         let txid = place.from;

@@ -302,6 +302,7 @@ fn file_that_has_lost_its_marker_is_another_replica() {
     let beside = told.directory.join("copy.db-archive");
     let replicas = [1, 2, 3].map(|n| {
         let follower = told.follow("copy.db").unwrap();
+        assert_eq!(follower.stats().orphan, None, "no write has waited for it");
         group(&db, n);
         wait_until("it has it", || follower.database().read(state).wait().unwrap() == n);
         follower.close().unwrap();
@@ -313,6 +314,28 @@ fn file_that_has_lost_its_marker_is_another_replica() {
     });
     assert_eq!(replicas[0], replicas[1]);
     assert_ne!(replicas[1], replicas[2]);
+    db.close().unwrap();
+}
+
+#[test]
+fn replica_that_has_lost_its_marker_leaves_an_orphan() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 600_000);
+    let options = Options::new().readers(1).archive(told.primary());
+    let db = options.open(told.directory.join("shop.db")).unwrap();
+    create(&db);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let follower = told.follow("copy.db").unwrap();
+    group(&db.with_durability(Durability::Replicated(1)), 1);
+    follower.close().unwrap();
+    // As where another program has brought the WAL into the file.
+    fs::remove_file(told.directory.join("copy.db-archive/streamed.json")).unwrap();
+    let follower = told.follow("copy.db").unwrap();
+    let orphan = follower.stats().orphan.expect("the record lists it");
+    let restored = told.directory.join("restored.db");
+    told.archive().restore_orphan(&orphan, &restored).unwrap();
+    assert_eq!(state_of(&restored), 1);
+    follower.close().unwrap();
     db.close().unwrap();
 }
 
