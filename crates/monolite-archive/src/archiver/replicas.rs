@@ -87,15 +87,11 @@ impl State {
     }
 
     /// Who is to be listed where these are, if that is to change. All of them count from here on.
-    fn wanted(
-        &mut self,
-        listed: &[ReplicaId],
-        is_all_archived: impl FnOnce() -> bool,
-    ) -> Option<Vec<ReplicaId>> {
+    fn wanted(&mut self, listed: &[ReplicaId], is_all_archived: bool) -> Option<Vec<ReplicaId>> {
         self.listed = listed.len();
         self.counts = listed.iter().map(|replica| replica.bits()).collect();
         if !self.is_asked {
-            return (!listed.is_empty() && is_all_archived()).then(Vec::new);
+            return (!listed.is_empty() && is_all_archived).then(Vec::new);
         }
         self.counts.extend(self.said.keys());
         let has_all = |said: &&Said| self.told.is_none_or(|told| told <= said.at);
@@ -186,7 +182,8 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine) {
             continue;
         }
         let listed = term.primary().record().replicas.clone();
-        let is_all_archived = || shared.stats().is_restorable && !shared.feed().has_of_earlier();
+        // The feed's lock comes before that of the replicas.
+        let is_all_archived = shared.stats().is_restorable && !shared.feed().has_of_earlier();
         let (wanted, had) = {
             let mut state = replicas.state();
             let wanted = state.wanted(&listed, is_all_archived);

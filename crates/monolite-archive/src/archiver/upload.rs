@@ -309,7 +309,11 @@ impl Uploader<'_> {
             return Err(of_another(record, position));
         }
         position.may_lack |= take_over && !is_ours;
-        let replicated = if is_ours { Replicated::All } else { Replicated::MayBeLost };
+        let replicated = match position.may_lack {
+            true if take_over => Replicated::MayBeLost,
+            true => Replicated::Nothing,
+            false => Replicated::All,
+        };
         if found.is_none() && position.fence.is_some() && !take_over {
             return Err(nothing_there(position));
         }

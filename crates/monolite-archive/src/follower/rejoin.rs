@@ -104,9 +104,8 @@ pub(super) fn without_marker(
     place: &Place,
 ) -> Result<Option<PathBuf>> {
     let (store, layout) = (&*archive.store, &archive.layout);
-    let record = leader(store, layout)?.filter(|record| {
-        place.replica.is_some_and(|replica| record.replicas.contains(&replica))
-    });
+    let record = leader(store, layout)?
+        .filter(|record| place.replica.is_some_and(|replica| record.replicas.contains(&replica)));
     let Some(Record { epoch, lineage, .. }) = record else { return Ok(None) };
     empty_wal(path)?;
     let common = Catalog::read(store, layout)?.newest();

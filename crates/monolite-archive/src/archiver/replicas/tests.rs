@@ -12,7 +12,7 @@ fn at(offset: u64) -> WalPosition {
 /// What a turn finds while the record lists these.
 fn turn(replicas: &Replicas, listed: &[ReplicaId]) -> (Option<Vec<ReplicaId>>, Had) {
     let mut state = replicas.state();
-    let wanted = state.wanted(listed, || true);
+    let wanted = state.wanted(listed, true);
     (wanted, state.had())
 }
 
@@ -84,7 +84,7 @@ fn one_who_says_nothing_of_what_it_was_sent_is_not_current() {
 fn none_is_listed_where_no_write_asks_and_all_of_before_is_archived() {
     let replicas = Replicas::default();
     let mut state = replicas.state();
-    assert_eq!(state.wanted(&[ONE], || false), None);
-    assert_eq!(state.wanted(&[ONE], || true), Some(Vec::new()));
-    assert_eq!(state.wanted(&[], || panic!("it is not looked")), None);
+    assert_eq!(state.wanted(&[ONE], false), None);
+    assert_eq!(state.wanted(&[ONE], true), Some(Vec::new()));
+    assert_eq!(state.wanted(&[], true), None);
 }
