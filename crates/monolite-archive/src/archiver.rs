@@ -703,6 +703,13 @@ impl Archiving for Running {
         self.shared.token(&self.shared.engine_feed())
     }
 
+    fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        let term = self.shared.term().clone()?;
+        let located = term.primary().record().look_for(token);
+        // A token of another history is not this one's matter.
+        located.err().filter(|it| it.kind() == ErrorKind::NotFound).map(|it| it.to_string())
+    }
+
     fn prepare(&self) {
         let shared = &self.shared;
         shared.hurries();

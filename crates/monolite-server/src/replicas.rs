@@ -239,7 +239,8 @@ fn read(token: &HeaderValue) -> Result<ArchiveToken, ProtocolError> {
     text.parse().map_err(|error: monolite::Error| invalid(format!("Monolite-Token: {error}")))
 }
 
-/// Refuses a `token` of a later primary than `db` is, which has what that names.
+/// Refuses a `token` of a later primary than `db` is, which has what that names, and of an earlier
+/// one that may have lost it.
 pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), ProtocolError> {
     let Some(archive) = db.stats().archive else { return Ok(()) };
     let token = match (read(token), &archive.successor) {
@@ -249,7 +250,8 @@ pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), Proto
     };
     // Of a term that has not begun nothing is known.
     if archive.epoch == 0 || token.epoch <= archive.epoch {
-        return Ok(());
+        let lost = db.may_lack(token).map(|why| ProtocolError::new("TOKEN_LOST", why));
+        return lost.map_or(Ok(()), Err);
     }
     let message = format!(
         "this server was the primary until epoch {}, and {token} is of a later one; read at {}",

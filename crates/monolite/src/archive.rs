@@ -132,6 +132,12 @@ pub trait Archiving: Send + Sync {
     /// not known: before a primary begins, and while a copy of the whole database is due.
     fn token(&self) -> Option<ArchiveToken>;
 
+    /// Why this primary may lack what a predecessor's token names; `None` where it has that, or
+    /// does not know. Must be quick.
+    fn may_lack(&self, _: ArchiveToken) -> Option<String> {
+        None
+    }
+
     /// The WAL is about to begin anew. It nearly always is a moment later.
     fn prepare(&self);
 

@@ -206,6 +206,11 @@ impl Engine {
         limit.unwrap_or(self.archive_time_limit).min(self.archive_time_limit)
     }
 
+    /// See [`Archiving::may_lack`].
+    pub(crate) fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        self.archiving.as_ref()?.may_lack(token)
+    }
+
     /// # Errors
     /// See [`Database::archive_token`](crate::Database::archive_token).
     pub(crate) fn archive_token(&self) -> Result<ArchiveToken> {
