@@ -272,10 +272,11 @@ fn late(token: ArchiveToken, stats: &FollowerStats) -> ProtocolError {
 }
 
 /// Their names, what they are, and what they are now.
-pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 10] {
+pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 11] {
     let is = |figure: u64| Some(figure as f64);
     let lag_txids = it.newest.saturating_sub(it.txid);
     let age = it.age_ms.map(|age| age as f64 / 1e3);
+    let barred = it.barred.is_some().into();
     [
         ("epoch", "Number of the primary's term; 0 without one", is(it.epoch)),
         ("txid", "Number of what was applied last (TXID)", is(it.txid)),
@@ -286,6 +287,7 @@ pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Optio
         ("copies_total", "Full copies that were put in place", is(it.copies)),
         ("is_streaming", "Whether it streams from the primary now", is(it.is_streaming.into())),
         ("streamed_parts_total", "Parts of streams that were applied", is(it.parts)),
+        ("is_barred", "Whether it may not take over, as others are listed", is(barred)),
         ("is_failing", "Whether it does not follow now", is(it.last_error.is_some().into())),
     ]
 }

@@ -30,6 +30,7 @@ use crate::life::{DRAIN, Life, Phase};
 use crate::memory::{End, Memory, Patient};
 use crate::metrics::Metrics;
 use crate::places::{Addresses, Place};
+use crate::roles::Told;
 use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::{Shared, admin, handover, http, log, turns};
@@ -410,11 +411,14 @@ where
 }
 
 async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
-    let mut ticks = tokio::time::interval(UPKEEP);
+    let (mut ticks, mut told) = (tokio::time::interval(UPKEEP), Told::default());
     loop {
         ticks.tick().await;
         shared.streams.end_expired();
         shared.databases.close_idle(UNUSED);
+        if shared.databases.follow() {
+            told.tell(shared.databases.open_now());
+        }
         shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();
