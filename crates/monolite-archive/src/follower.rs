@@ -48,7 +48,7 @@ use crate::streaming::{PATIENCE, Peer};
 use following::{Following, newest_of};
 use marker::Notes;
 use place::Place;
-use rejoin::rejoin;
+use rejoin::{rejoin, successor};
 pub use succession::{Succession, Takeover};
 
 /// Why a follower may not take over.
@@ -583,16 +583,37 @@ pub fn follows(path: &Path) -> bool {
     !is_primary && place::record_of(path).exists()
 }
 
-/// Whether the file at `path` was the last primary's by the leader record, so that it goes on when
-/// it is opened with `archive`; or nothing is archived there yet, and it does not follow.
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was the last primary's by the leader record, so that it goes on when it is opened with
+    /// the archive; or nothing is archived there yet, and it does not follow.
+    Leads,
+    /// With [`Archive::follow`].
+    Follows,
+    /// It was a primary's, and one of this epoch took over that has not said yet where it begins:
+    /// try again.
+    Unclear(Epoch),
+}
+
+/// Whose turn it is by the leader record, as the file at `path` sees it.
 ///
 /// # Errors
 /// Those of a request, and of the record beside the file.
-pub fn leads(archive: &Archive, path: &Path) -> Result<bool> {
-    let Some(record) = archive.leader()? else { return Ok(!follows(path)) };
+pub fn turn(archive: &Archive, path: &Path) -> Result<Turn> {
+    let Some(record) = archive.leader()? else {
+        return Ok(if follows(path) { Turn::Follows } else { Turn::Leads });
+    };
     let position = Position::read(&directory_of(path))?;
-    let is_held = position.is_some_and(|it| it.epoch > Epoch(0) && it.is_held_by(&record));
-    Ok(is_held && path.exists())
+    let Some(position) = position.filter(|it| it.epoch > Epoch(0) && path.exists()) else {
+        return Ok(Turn::Follows);
+    };
+    if position.is_held_by(&record) {
+        return Ok(Turn::Leads);
+    }
+    let is_unclear =
+        successor(&record, &position, path).is_err_and(|error| error.kind() == ErrorKind::Lost);
+    Ok(if is_unclear { Turn::Unclear(record.epoch) } else { Turn::Follows })
 }
 
 /// The size of the pages of the database at `path`, which is not open.

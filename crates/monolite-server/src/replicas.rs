@@ -19,8 +19,7 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Options};
-use monolite_archive::internals::leads;
-use monolite_archive::{ErrorKind, Follower, FollowerStats};
+use monolite_archive::{Archive, Epoch, ErrorKind, Follower, FollowerStats};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -33,6 +32,9 @@ pub(crate) const TOKEN: HeaderName = HeaderName::from_static("monolite-token");
 
 /// Stands for the token of a write that could not be told.
 const UNKNOWN: &str = "unknown";
+
+/// The code of [`unclear`].
+pub(crate) const UNCLEAR: &str = "TAKEOVER_UNDER_WAY";
 
 /// How long a request waits for its token: as long as a read of the library.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -90,8 +92,7 @@ impl FollowConfig {
         options: Options,
         path: &Path,
     ) -> Result<Follower, Box<dyn std::error::Error>> {
-        let follower = self.archive().of(name)?.follow(options, path)?;
-        tell_orphan(&follower, path);
+        let follower = followed(&self.archive().of(name)?, options, path)?;
         let began = std::time::Instant::now();
         let is_behind = |stats: FollowerStats| stats.age_ms.is_none() && stats.last_error.is_none();
         while is_behind(follower.stats()) && began.elapsed() < CATCHING_UP {
@@ -107,20 +108,24 @@ impl FollowConfig {
     }
 }
 
-/// The file at `path` as a follower of `archive`; `None` if it is to be opened as the primary's,
-/// which claims the next epoch.
+/// The file at `path` as a follower of `archive`.
 pub(crate) fn followed(
-    archive: &ArchiveConfig,
+    archive: &Archive,
     options: Options,
     path: &Path,
-) -> Result<Option<Follower>, Box<dyn std::error::Error>> {
-    let archive = archive.of(None)?;
-    if leads(&archive, path)? {
-        return Ok(None);
-    }
+) -> monolite::Result<Follower> {
     let follower = archive.follow(options, path)?;
     tell_orphan(&follower, path);
-    Ok(Some(follower))
+    Ok(follower)
+}
+
+/// The refusal of a database that another server is just taking over: tried again, it is open.
+pub(crate) fn unclear(epoch: Epoch) -> ProtocolError {
+    let message = format!(
+        "epoch {epoch} has taken over and has not said yet where it begins; this server follows \
+         once it has: try again"
+    );
+    ProtocolError::new(UNCLEAR, message)
 }
 
 /// Tells the operator what the file at `path` alone had when it was a primary's.
