@@ -179,6 +179,9 @@ pub struct ArchiveStats {
     /// How long the oldest commit has been waiting that is on this disk and not archived, in
     /// milliseconds; 0 when there is none.
     pub lag_ms: u64,
+    /// What is left of the primary's lease, in milliseconds: so long followers leave it alone if it
+    /// says nothing from now on. `None` without one.
+    pub lease_left_ms: Option<u64>,
     /// Bytes that were kept beside the database because they had not been archived when the WAL
     /// began anew.
     pub staged_bytes: u64,

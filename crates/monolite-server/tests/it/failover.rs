@@ -8,7 +8,7 @@ use monolite_archive::{Archive, Takeover};
 use monolite_server::ArchiveConfig;
 use serde_json::json;
 
-use crate::admin::agent;
+use crate::admin::{agent, get};
 use crate::replica::{ask, look, primary_with, token_of, wait_until};
 use crate::served::Served;
 
@@ -28,6 +28,9 @@ fn primary_that_was_replaced_says_so_and_by_whom() {
     let record = next.leader().unwrap().unwrap();
     assert!(record.has_lease, "a standby may take over");
     assert_eq!((look(&one).0, primary.health()), (200, 200));
+    let now = get(&format!("{}/now", primary.admin));
+    let left = &now["databases"][0]["stats"]["archive"]["lease_left_ms"];
+    assert!(left.as_u64().is_some_and(|left| left <= 1_000), "{now}");
     let file = archive.path().join("next.db");
     let follower = next.follow(Options::new(), &file).unwrap();
     let claimed = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
