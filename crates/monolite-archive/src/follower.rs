@@ -52,8 +52,8 @@ use rejoin::{rejoin, successor};
 pub use succession::{Succession, Takeover};
 
 /// Why a follower may not take over.
-const BARRED: &str = "it may not take over: the leader record lists others, which have all that was \
-                      acknowledged; it may once it streams from the primary and has that, too";
+const BARRED: &str = "it may not take over: the leader record lists others, which have all that \
+                      was acknowledged; it may once it streams from the primary and has that, too";
 
 /// A database that follows an archive: what its primary has archived is here a moment later, in a
 /// file of its own, for reads.

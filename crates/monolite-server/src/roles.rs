@@ -1,5 +1,5 @@
-//! Owns what load balancers, Prometheus and the log are told of the open databases: whether they are
-//! primaries, and how fresh replicas are.
+//! Owns what load balancers, Prometheus and the log are told of the open databases: whether they
+//! are primaries, and how fresh replicas are.
 
 use std::collections::HashMap;
 
