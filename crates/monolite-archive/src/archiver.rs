@@ -64,6 +64,7 @@ use crate::layout::Layout;
 use crate::open::open_with;
 use crate::random::drawn;
 use crate::record::{Holder, Lineage};
+use crate::requests::boottime;
 use crate::retention::Keep;
 use crate::store::Store;
 use crate::streaming::Peer;
@@ -703,6 +704,13 @@ impl Archiving for Running {
         self.shared.token(&self.shared.engine_feed())
     }
 
+    fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        let term = self.shared.term().clone()?;
+        let located = term.primary().record().look_for(token);
+        // A token of another history is not this one's matter.
+        located.err().filter(|it| it.kind() == ErrorKind::NotFound).map(|it| it.to_string())
+    }
+
     fn prepare(&self) {
         let shared = &self.shared;
         shared.hurries();
@@ -759,8 +767,12 @@ impl Archiving for Running {
             let failures = self.shared.failures();
             (stats.failed_requests, stats.last_error) = (failures.count, failures.told());
         }
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let term = self.shared.term().clone();
+        let left = term.and_then(|term| term.primary().lease_left(boottime()));
+        stats.lease_left_ms = left.map(millis);
         let feed = self.shared.engine_feed();
-        stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
+        stats.lag_ms = millis(self.shared.lag());
         stats.staged_bytes = feed.staged_bytes();
         stats.copies_because.clone_from(&feed.broken);
         stats.followers = self.shared.parts.as_ref().map_or(0, |parts| parts.followers() as u64);

@@ -60,7 +60,7 @@ pub use crate::archiver::{Adopted, Present, adopt, has_unarchived, may_lack};
 pub use crate::catalog::Catalog;
 pub use crate::compaction::{compact, compact_level, snapshot, snapshot_at};
 pub use crate::file::ArchivedFile;
-pub use crate::follower::{follows, leads};
+pub use crate::follower::{Turn, follows, turn};
 pub use crate::layout::{Level, LevelKeys};
 pub use crate::open::{open, open_with};
 pub use crate::output::unfinished;

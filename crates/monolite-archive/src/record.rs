@@ -408,8 +408,8 @@ impl Record {
 
 fn may_be_lost(token: ArchiveToken, epoch: Epoch) -> Error {
     let message = format!(
-        "{token} was not archived when its primary ended, and epoch {epoch} took over without it: \
-         only that primary's file can have it"
+        "{token} may be lost: it was not archived when its primary ended and epoch {epoch} took \
+         over; look whether it is there, or in that primary's file"
     );
     Error::new(ErrorKind::NotFound, message)
 }

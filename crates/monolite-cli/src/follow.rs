@@ -48,6 +48,8 @@ struct Figures<'a> {
     copies: u64,
     copied_because: Option<&'a str>,
     is_streaming: bool,
+    replica: Option<&'a str>,
+    barred: Option<&'a str>,
     parts: u64,
     stream_error: Option<&'a str>,
     last_error: Option<&'a str>,
@@ -69,6 +71,7 @@ impl Reporter<'_> {
         let said = &self.said;
         let is_news = stats.last_error != said.last_error
             || stats.copies != said.copies
+            || (&stats.barred, &stats.replica) != (&said.barred, &said.replica)
             || stats.stream_error != said.stream_error;
         let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
         // Before it has looked, it does not know how far it is.
@@ -204,6 +207,8 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
             copies: stats.copies,
             copied_because: stats.copied_because.as_deref(),
             is_streaming: stats.is_streaming,
+            replica: stats.replica.as_deref(),
+            barred: stats.barred.as_deref(),
             parts: stats.parts,
             stream_error: stats.stream_error.as_deref(),
             last_error: stats.last_error.as_deref(),
@@ -219,12 +224,16 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
     } else {
         format!("{lag_txids} TXIDs and {} bytes behind, {} ms", stats.lag_bytes, stats.lag_ms)
     };
-    writeln!(stdout(), "TXID {txid} (epoch {}): {lag}", stats.epoch)?;
+    let replica = stats.replica.as_ref().map_or_else(String::new, |it| format!(", replica {it}"));
+    writeln!(stdout(), "TXID {txid} (epoch {}{replica}): {lag}", stats.epoch)?;
     if let Some(why) = stats.copied_because.as_ref().filter(|_| stats.copies > 0) {
         writeln!(stdout(), "copies put in place: {}; the last one because {why}", stats.copies)?;
     }
     if let Some(error) = &stats.stream_error {
         let _ = writeln!(io::stderr(), "it goes on by the archive: {error}");
+    }
+    if let Some(why) = &stats.barred {
+        let _ = writeln!(io::stderr(), "{why}");
     }
     if let Some(error) = &stats.last_error {
         // A closed standard error leaves no place to report to.

@@ -132,6 +132,12 @@ pub trait Archiving: Send + Sync {
     /// not known: before a primary begins, and while a copy of the whole database is due.
     fn token(&self) -> Option<ArchiveToken>;
 
+    /// Why this primary may lack what a predecessor's token names; `None` where it has that, or
+    /// does not know. Must be quick.
+    fn may_lack(&self, _: ArchiveToken) -> Option<String> {
+        None
+    }
+
     /// The WAL is about to begin anew. It nearly always is a moment later.
     fn prepare(&self);
 
@@ -173,6 +179,9 @@ pub struct ArchiveStats {
     /// How long the oldest commit has been waiting that is on this disk and not archived, in
     /// milliseconds; 0 when there is none.
     pub lag_ms: u64,
+    /// What is left of the primary's lease, in milliseconds: so long followers leave it alone if it
+    /// says nothing from now on. `None` without one.
+    pub lease_left_ms: Option<u64>,
     /// Bytes that were kept beside the database because they had not been archived when the WAL
     /// began anew.
     pub staged_bytes: u64,

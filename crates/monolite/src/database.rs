@@ -495,6 +495,12 @@ impl<E> Database<E> {
         self.handle.engine.archive_token()
     }
 
+    /// Why this primary may lack what a predecessor's `token` names, if it is known to.
+    #[doc(hidden)]
+    pub fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        self.handle.engine.may_lack(token)
+    }
+
     /// Returns the rows of a query one by one, as `map` makes them: a
     /// [`Stream`](futures_core::Stream), or with [`RowStream::wait`] an iterator.
     ///

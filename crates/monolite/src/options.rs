@@ -43,7 +43,9 @@ pub enum Durability {
     /// The write is on disk, and on the disks of all followers that are listed as replicas, so many
     /// at least (1 to 255): it survives the machine. Or it is in the archive, if that is sooner.
     /// Needs an [archive](Options::archive) that streams to followers. Costs a round trip and the
-    /// sync of a follower, and the same time at most.
+    /// sync of a follower, and the same time at most. A follower with
+    /// [`Sharing::Shared`] that is killed loses what it has acknowledged if another program
+    /// checkpoints its file before it runs again.
     Replicated(u8),
 }
 

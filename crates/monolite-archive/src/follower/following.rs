@@ -316,7 +316,9 @@ impl Following {
     /// Says which replica this is, while it is known what the file has.
     pub(super) fn tells_who(&self) {
         let replica = self.place.replica.filter(|_| self.is_known());
-        self.shared.progress().replica = replica;
+        let mut progress = self.shared.progress();
+        progress.replica = replica;
+        progress.look_at_list();
     }
 
     /// Whether a file that may have everything up to `to` has nothing from behind `newest`.

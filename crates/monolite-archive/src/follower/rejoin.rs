@@ -136,7 +136,7 @@ fn restored(archive: &Archive, txid: Txid, base: &Path) -> Result<Option<Restore
 
 /// The first fence behind what the file has archived; `None` where it was released and nothing
 /// came.
-fn successor(record: &Record, position: &Position, path: &Path) -> Result<Option<Txid>> {
+pub(super) fn successor(record: &Record, position: &Position, path: &Path) -> Result<Option<Txid>> {
     let path = path.display();
     if !position.is_of_history(record) {
         let message = format!("{path} is of another database than the archive, {}", record.lineage);

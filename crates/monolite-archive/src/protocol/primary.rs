@@ -104,6 +104,13 @@ impl Primary {
         is_serving && now.saturating_sub(self.renewed) < until
     }
 
+    /// For how long claimants leave it alone if it does nothing from `now` on; `None` without a
+    /// lease.
+    pub fn lease_left(&self, now: Duration) -> Option<Duration> {
+        let left = self.record.ttl().saturating_sub(now.saturating_sub(self.renewed));
+        (self.record.has_lease && !self.is_fenced).then_some(left)
+    }
+
     /// Serves from now on, at `address`; what was below the fence has been read. `carried_to` says
     /// where what the last primary had not uploaded is in history at the latest
     /// ([`Fence::carried_to`]); `None` leaves what was said before.

@@ -394,6 +394,14 @@ fn server_streams_to_a_server_and_waits_for_it() {
     wait_until("it is listed", || {
         get(&format!("{}/now", primary.admin))["databases"][0]["stats"]["archive"]["replicas"] == 1
     });
+    // Another one, which does not stream, says that it may not take over.
+    let other = self::replica(archive.path());
+    assert_eq!(ask(&other, None, "SELECT 1").0, 200);
+    let health = |of: &Served| look(&format!("{}/health", of.admin)).1[0].clone();
+    wait_until("it says so", || health(&other)["alarms"] == json!(["ReplicaBarred"]));
+    let listed = health(&replica);
+    assert_eq!((&listed["alarms"], &listed["replica"]["barred"]), (&json!([]), &json!(null)));
+    assert_eq!(listed["replica"]["replica"].as_str().map(str::len), Some(32), "its name");
 }
 
 #[test]

@@ -206,6 +206,11 @@ impl Engine {
         limit.unwrap_or(self.archive_time_limit).min(self.archive_time_limit)
     }
 
+    /// See [`Archiving::may_lack`].
+    pub(crate) fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        self.archiving.as_ref()?.may_lack(token)
+    }
+
     /// # Errors
     /// See [`Database::archive_token`](crate::Database::archive_token).
     pub(crate) fn archive_token(&self) -> Result<ArchiveToken> {
@@ -246,8 +251,8 @@ impl LagLimit {
         let reason = self.archiving.stats().last_error;
         let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
         let message = format!(
-            "the archive lags {lag:.1?} behind, and Archive::lag_limit allows \
-             {limit:.1?}{reason}; nothing was written: try again when the archive has caught up"
+            "the archive lags {lag:.1?} behind, and may lag {limit:.1?} (Archive::lag_limit)\
+             {reason}; nothing was written: try again when the archive has caught up"
         );
         Err(Error::new(ErrorKind::Overloaded, message))
     }

@@ -332,14 +332,14 @@ fn write_is_late(ArchiveWait { replicas, limit }: ArchiveWait) -> Error {
         let message = format!(
             "the write is committed and on this disk, and {replicas} followers did not have it \
              within {limit:.1?} (Archive::time_limit, or Database::with_time_limit): see that they \
-             run; before a retry, check whether it is there"
+             run and stream, with the same secret; before a retry, check whether it is there"
         );
         return Error::new(ErrorKind::CommitUnknown, message);
     }
     let message = format!(
         "the write is committed and on this disk, and was not archived within {limit:.1?} \
          (Archive::time_limit, or Database::with_time_limit); it is archived when the store \
-         answers again: before a retry, check with read_archived or archive_token"
+         answers again: before a retry, check whether it is there"
     );
     Error::new(ErrorKind::CommitUnknown, message)
 }
