@@ -106,7 +106,14 @@ impl Cluster {
                 self.signal(one, Signal::CONT);
                 self.start(other);
             }
-            2 => self.signal(primary, Signal::STOP),
+            2 => {
+                // Not while it holds the lock of the directory, which has all wait for it. Each of
+                // its threads has the signal then.
+                let lock = fs::File::open(self.directory.join("archive/monolite/lock")).unwrap();
+                lock.lock().unwrap();
+                self.signal(primary, Signal::STOP);
+                thread::sleep(Duration::from_millis(10));
+            }
             // All die, the primary first: it would take one that is gone off its record. One
             // replica alone comes back, and knows what it has by its marker.
             3 => {
@@ -238,26 +245,18 @@ fn node() {
         let since = (SystemTime::now() + ahead).duration_since(UNIX_EPOCH).unwrap();
         Timestamp::from_millis(since.as_millis() as i64)
     });
-    let file = directory.join(format!("{name}.db"));
-    if directory.join("begun").exists() {
-        let following = archive.clone().interval(Duration::from_millis(50));
-        let follower = loop {
-            match following.follow(Options::new().readers(1), &file) {
-                Ok(follower) => break follower,
-                Err(error) => eprintln!("{name}: {error}"),
-            }
-            thread::sleep(Duration::from_millis(100));
-        };
-        let promote = directory.join(format!("promote{name}"));
-        let waited = follower.claim(Takeover::WhenVacant, &|| !promote.exists()).unwrap();
-        let _ = fs::remove_file(promote);
-        let at_once = || follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
-        let succession = waited.unwrap_or_else(at_once);
-        eprintln!("{name}: takes epoch {}", succession.epoch());
-        follower.promote(succession).unwrap();
-    }
-    let options = Options::new().readers(1).archive(archive);
-    let db = options.durability(Durability::Replicated(1)).open(&file).unwrap();
+    let (file, is_begun) = (directory.join(format!("{name}.db")), directory.join("begun").exists());
+    let promote = directory.join(format!("promote{name}"));
+    let db = loop {
+        let leads = if is_begun { takes_over(&archive, &file, &promote) } else { Ok(()) };
+        let options = Options::new().readers(1).archive(archive.clone());
+        let options = options.durability(Durability::Replicated(1));
+        match leads.and_then(|()| options.open(&file)) {
+            Ok(db) => break db,
+            Err(error) => eprintln!("{name}: {error}"),
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
     let synced = db.with_durability(Durability::Synced);
     synced
         .write(|tx| tx.execute_batch("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY)"))
@@ -294,6 +293,18 @@ fn node() {
     });
 }
 
+/// Follows until it is vacant, or is told to take over.
+fn takes_over(archive: &Archive, file: &Path, promote: &Path) -> monolite::Result<()> {
+    let following = archive.clone().interval(Duration::from_millis(50));
+    let follower = following.follow(Options::new().readers(1), file)?;
+    let succession = match follower.claim(Takeover::WhenVacant, &|| !promote.exists())? {
+        None => follower.claim(Takeover::Now, &|| true)?.unwrap(),
+        Some(succession) => succession,
+    };
+    eprintln!("{}: takes epoch {}", file.display(), succession.epoch());
+    follower.promote(succession)
+}
+
 fn append(file: &Path, line: &str) {
     let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -328,6 +339,8 @@ fn what_is_acknowledged_as_replicated_is_in_the_file_of_each_later_primary() {
             cluster.signal(primary, Signal::CONT);
             thread::sleep(Duration::from_millis(300));
             cluster.kill(primary);
+            let promote = cluster.directory.join(format!("promote{}", (primary + 1) % 3));
+            let _ = fs::remove_file(promote);
         }
         cluster.nodes.iter().for_each(|node| node.wire.loses(false));
         let (now, late) = (cluster.primary().unwrap(), cluster.late());
