@@ -44,8 +44,9 @@ use crate::record::ReplicaId;
 const MAGIC: [u8; 8] = *b"monolst1";
 const GREETING_BYTES: usize = MAGIC.len() + 16;
 const TAG_BYTES: usize = 32;
-/// The numbers in front of a part's pages.
-const PART_BYTES: usize = 41;
+/// The numbers in front of a part's generations, and those of one of them.
+const PART_BYTES: usize = 37;
+const GENERATION_BYTES: usize = 16;
 
 /// How many bytes a secret has at least: fewer can be guessed.
 const SECRET_BYTES: usize = 16;
@@ -140,8 +141,9 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) to: WalPosition,
-    /// The salts of the WAL's generation at `to`.
-    pub(crate) salts: [u32; 2],
+    /// The numbers and salts of the WAL's generations of which it has something; the last is that
+    /// of `to`.
+    pub(crate) generations: Vec<(u64, [u32; 2])>,
     /// The TXID in which all of it is archived, at the latest.
     pub(crate) bound: u64,
     /// Size of the database in pages.
@@ -168,12 +170,18 @@ impl Message {
         match self {
             Message::Welcome { epoch } => [&[0][..], &epoch.to_le_bytes()].concat(),
             Message::Part(part) => {
-                let mut body = Vec::with_capacity(PART_BYTES + part.pages.len());
+                let generations = part.generations.len();
+                let numbers = PART_BYTES + GENERATION_BYTES * generations;
+                let mut body = Vec::with_capacity(numbers + part.pages.len());
                 body.push(1);
                 body.extend(position(&part.to).concat());
                 body.extend(part.bound.to_le_bytes());
-                for number in [part.salts[0], part.salts[1], part.commit, part.page_bytes] {
+                for number in [part.commit, part.page_bytes, generations as u32] {
                     body.extend(number.to_le_bytes());
+                }
+                for (number, salts) in &part.generations {
+                    body.extend(number.to_le_bytes());
+                    body.extend(salts.map(u32::to_le_bytes).concat());
                 }
                 body.extend_from_slice(&part.pages);
                 body
@@ -194,8 +202,10 @@ impl Message {
             0 => Message::Welcome { epoch: rest.number()? },
             1 => {
                 let (to, bound) = (rest.position()?, rest.number()?);
-                let mut half = || Ok::<u32, Error>(u32::from_le_bytes(rest.take()?));
-                let (salts, commit, page_bytes) = ([half()?, half()?], half()?, half()?);
+                let (commit, page_bytes, count) = (rest.half()?, rest.half()?, rest.half()?);
+                let mut generation =
+                    || Ok::<_, Error>((rest.number()?, [rest.half()?, rest.half()?]));
+                let generations = (0..count).map(|_| generation()).collect::<Result<Vec<_>>>()?;
                 let pages = std::mem::take(&mut rest.0).to_vec();
                 let one = 4 + page_bytes as usize;
                 let is_whole = page_bytes > 0 && pages.len().is_multiple_of(one);
@@ -203,10 +213,12 @@ impl Message {
                     let pgno = page.first_chunk().map_or(0, |it| u32::from_le_bytes(*it));
                     (1..=commit).contains(&pgno)
                 };
-                if !is_whole || pages.is_empty() || !pages.chunks(one).all(of_database) {
+                let is_last = generations.last().is_some_and(|(it, _)| *it == to.generation);
+                if !is_last || !is_whole || pages.is_empty() || !pages.chunks(one).all(of_database)
+                {
                     return Err(malformed());
                 }
-                Message::Part(Part { to, salts, bound, commit, page_bytes, pages })
+                Message::Part(Part { to, generations, bound, commit, page_bytes, pages })
             }
             2 => {
                 let txid = Txid::new(rest.number()?).ok_or_else(malformed)?;
@@ -233,6 +245,10 @@ impl Rest<'_> {
         let (taken, rest) = self.0.split_first_chunk().ok_or_else(malformed)?;
         self.0 = rest;
         Ok(*taken)
+    }
+
+    fn half(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.take()?))
     }
 
     fn number(&mut self) -> Result<u64> {

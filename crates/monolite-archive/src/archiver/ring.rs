@@ -67,7 +67,9 @@ pub(super) struct Ring {
     /// The pages, by where they have come.
     pages: BTreeMap<(WalPosition, u32), Arc<[u8]>>,
     places: HashMap<u32, WalPosition>,
-    /// As the last piece says it of itself, without pages.
+    /// The generations of the WAL of which it has something, by number, and their salts.
+    generations: VecDeque<(u64, [u32; 2])>,
+    /// As the last piece says it of itself, without pages and generations.
     last: Option<Part>,
     seals: VecDeque<Seal>,
     /// Where pieces end that no slot has yet, and the TXIDs that they were said to be archived by.
@@ -110,7 +112,8 @@ impl Ring {
 
     /// Where its last piece ends, and the salts of the WAL there.
     pub(super) fn end(&self) -> Option<(WalPosition, [u32; 2])> {
-        self.last.as_ref().map(|last| (last.to, last.salts))
+        let last = self.last.as_ref()?;
+        self.generations.back().map(|(_, salts)| (last.to, *salts))
     }
 
     pub(super) fn last_seal(&self) -> Option<Seal> {
@@ -125,6 +128,7 @@ impl Ring {
     pub(super) fn forgets_pages(&mut self) {
         self.pages.clear();
         self.places.clear();
+        self.generations.clear();
         (self.last, self.read) = (None, None);
     }
 
@@ -189,8 +193,13 @@ impl Ring {
         }
         let old = self.bounds.len().saturating_sub(BOUNDS);
         self.bounds.drain(..old);
-        let pages = Vec::new();
-        self.last = Some(Part { to, salts: frames.salts(), bound, commit, page_bytes, pages });
+        if self.generations.back().is_none_or(|(number, _)| *number < generation) {
+            self.generations.push_back((generation, frames.salts()));
+        }
+        let first = self.from.generation;
+        self.generations.retain(|(number, _)| *number >= first);
+        let (generations, pages) = (Vec::new(), Vec::new());
+        self.last = Some(Part { to, generations, bound, commit, page_bytes, pages });
         self.read = Some((to, commit));
         true
     }
@@ -209,9 +218,11 @@ impl Ring {
         if let Some(seal) = self.seals.iter().find(is_new) {
             return Next::Seal(*seal);
         }
-        let Some(part) = self.last.clone().filter(|last| last.to > at) else {
+        let Some(mut part) = self.last.clone().filter(|last| last.to > at) else {
             return Next::Nothing;
         };
+        let of_part = self.generations.iter().filter(|(number, _)| *number >= at.generation);
+        part.generations = of_part.copied().collect();
         let behind = self.pages.range((at, u32::MAX)..);
         let pages = behind.map(|((_, pgno), page)| (*pgno, Arc::clone(page))).collect();
         Next::Part(Changes { part, pages })

@@ -311,8 +311,8 @@ impl Uploader<'_> {
         position.may_lack |= take_over && !is_ours;
         let replicated = match position.may_lack {
             true if take_over => Replicated::MayBeLost,
-            true => Replicated::Nothing,
-            false => Replicated::All,
+            true if !is_released => Replicated::Nothing,
+            _ => Replicated::All,
         };
         if found.is_none() && position.fence.is_some() && !take_over {
             return Err(nothing_there(position));

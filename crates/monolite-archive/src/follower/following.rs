@@ -250,10 +250,11 @@ impl Following {
         let mut why = "another program has written to the file, or removed its WAL";
         if bound.is_none() {
             why = "what the primary had streamed was lost with it";
-            self.place.is_spoiled = true;
             if !self.is_succeeded(newest) {
+                self.must_not_be_needed()?;
                 self.place.replica = None;
             }
+            self.place.is_spoiled = true;
         }
         // From here on slots have all of it, or a copy undoes it.
         let from = self.place.from;
@@ -301,6 +302,18 @@ impl Following {
         let has_copy = |fence: &Fence| fence.epoch > epoch && fence.copied_at.is_some();
         record.fences.iter().any(has_copy)
             || record.owner(record.below_fences(newest)).is_some_and(|owner| owner > epoch)
+    }
+
+    /// Whether others have what this file has acknowledged as a replica: it keeps that until a
+    /// successor has archived its own.
+    fn must_not_be_needed(&self) -> Result<()> {
+        let mut listed = self.record.iter().flat_map(|record| &record.replicas);
+        if !listed.any(|listed| Some(*listed) == self.place.replica) {
+            return Ok(());
+        }
+        let message = "no successor of the primary has archived yet what this file has as a \
+                       replica; this waits until one has";
+        Err(Error::new(ErrorKind::Gap, message))
     }
 
     /// Where it is to stream from.

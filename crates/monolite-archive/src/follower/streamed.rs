@@ -44,8 +44,9 @@ pub(super) enum Standing {
 impl Streamed {
     pub(super) fn take(&mut self, part: &Part) {
         self.at = part.to;
-        self.generations.retain(|(number, _)| *number != part.to.generation);
-        self.generations.push((part.to.generation, part.salts));
+        let first = part.generations.first().map_or(part.to.generation, |(number, _)| *number);
+        self.generations.retain(|(number, _)| *number < first);
+        self.generations.extend(&part.generations);
     }
 
     /// Of a slot that ends at `place`.

@@ -18,7 +18,14 @@ fn part() -> Message {
     let to = WalPosition { generation: 1, offset: 99 };
     let page = |pgno: u32| [&pgno.to_le_bytes()[..], &[pgno as u8; 512]].concat();
     let pages = [page(1), page(3)].concat();
-    Message::Part(Part { to, salts: [4, 5], bound: 6, commit: 3, page_bytes: 512, pages })
+    Message::Part(Part {
+        to,
+        generations: vec![(0, [2, 3]), (1, [4, 5])],
+        bound: 6,
+        commit: 3,
+        page_bytes: 512,
+        pages,
+    })
 }
 
 fn messages() -> Vec<Message> {

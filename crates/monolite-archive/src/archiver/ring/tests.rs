@@ -25,6 +25,13 @@ impl Bench {
         Bench { directory, writer, at: WAL_HEADER_BYTES }
     }
 
+    /// What `sql` commits at the beginning of the next generation.
+    fn restarted(&mut self, sql: &str) -> Frames {
+        self.writer.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        self.at = WAL_HEADER_BYTES;
+        self.commit(sql)
+    }
+
     /// What `sql` commits.
     fn commit(&mut self, sql: &str) -> Frames {
         self.writer.execute_batch(sql).unwrap();
@@ -129,4 +136,19 @@ fn part_that_is_kept_behind_its_slot_is_compared_with_that_slot() {
     ring.seals(seal(2));
     assert!(ring.keep(&frames, 1, 2));
     ring.seals(seal(3));
+}
+
+#[test]
+fn part_names_the_generations_that_it_passes_over() {
+    let mut bench = Bench::new();
+    let mut ring = begun(&mut bench);
+    let (first, salts) = (bench.at, ring.end().unwrap().1);
+    let later = bench.restarted("INSERT INTO t VALUES (1, 1)");
+    assert!(ring.keep(&later, 2, 3));
+    let Next::Part(part) = ring.next(1, 0, at(first)) else { panic!("there is a part") };
+    assert_eq!(part.part.generations, [(1, salts), (2, later.salts())]);
+    let Next::Part(part) = ring.next(1, 0, WalPosition { generation: 2, offset: 32 }) else {
+        panic!("there is a part")
+    };
+    assert_eq!(part.part.generations, [(2, later.salts())]);
 }
