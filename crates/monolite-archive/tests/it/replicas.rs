@@ -268,6 +268,7 @@ fn node() {
     if missing > 0 {
         append(&directory.join("missing"), &format!("{missing} at {name}"));
     }
+    eprintln!("{name}: is the primary");
     append(&directory.join("begun"), name);
     append(&directory.join("primaries"), name);
     let first = fastrand::i64(0..1 << 40) << 20;
@@ -302,7 +303,6 @@ fn takes_over(archive: &Archive, file: &Path, promote: &Path) -> monolite::Resul
         None => follower.claim(Takeover::Now, &|| true)?.unwrap(),
         Some(succession) => succession,
     };
-    eprintln!("{}: takes epoch {}", file.display(), succession.epoch());
     follower.promote(succession)
 }
 
