@@ -1,6 +1,7 @@
-//! Three nodes, each the primary or a replica, killed, stopped and cut off at any moment, with clocks
-//! a day apart: what was acknowledged as replicated is in the file of each later primary, and no
-//! primary acknowledges more once it has a successor. `MONOLITE_REPLICA_KILLS` says how often.
+//! Three nodes, each the primary or a replica, killed, stopped and cut off at any moment, with
+//! clocks a day apart: what was acknowledged as replicated is in the file of each later primary,
+//! and no primary acknowledges more once it has a successor. `MONOLITE_REPLICA_KILLS` says how
+//! often.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -120,8 +121,8 @@ impl Cluster {
                 [primary, one, other].into_iter().for_each(|at| self.kill(at));
                 self.start(one);
             }
-            // One is cut off. The primary goes on without it, or dies before it knows. Then that one
-            // is the only one that is left.
+            // One is cut off. The primary goes on without it, or dies before it knows. Then that
+            // one is the only one that is left.
             4 | 5 => {
                 self.nodes[one].wire.loses(true);
                 match fault {
@@ -267,6 +268,7 @@ fn node() {
     if missing > 0 {
         append(&directory.join("missing"), &format!("{missing} at {name}"));
     }
+    eprintln!("{name}: is the primary");
     append(&directory.join("begun"), name);
     append(&directory.join("primaries"), name);
     let first = fastrand::i64(0..1 << 40) << 20;
@@ -301,7 +303,6 @@ fn takes_over(archive: &Archive, file: &Path, promote: &Path) -> monolite::Resul
         None => follower.claim(Takeover::Now, &|| true)?.unwrap(),
         Some(succession) => succession,
     };
-    eprintln!("{}: takes epoch {}", file.display(), succession.epoch());
     follower.promote(succession)
 }
 

@@ -38,7 +38,7 @@ const CACHE_BYTES: u64 = 2 << 20;
 const CLOSE: Duration = Duration::from_secs(120);
 
 /// How often a child fills a slot whose followers stream: what they have is mostly not archived.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// What both sides of a stream know.
 pub(super) const SECRET: &[u8] = b"a secret of the torture";
