@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use monolite::archive::ArchiveStats;
-use monolite::{Database, Histogram, Stats};
+use monolite::{Committed, Database, Histogram, Stats};
 use monolite_postgres::Engine;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -105,10 +105,17 @@ async fn transfer<D: Engine<Error = LedgerError>>(
 ) -> Result<(StatusCode, Json<Transfer>)> {
     let Json(new) = body?;
     let transfer = new.check()?;
-    let made = db.transact(async |tx| store::transfer(&tx, &transfer).await).await?;
-    let status = match made {
-        Made::Now => StatusCode::CREATED,
-        Made::Before => StatusCode::OK,
+    // Its id is the key of the commit: a repetition is answered once the first one is as durable
+    // as it was to be, which a transaction that only reads would not wait for.
+    let receipt = json!(transfer).to_string();
+    let body = async |tx| Ok((store::transfer(&tx, &transfer).await?, receipt.clone()));
+    let status = match db.transact_once(&transfer.id, body).await? {
+        Committed::Now { value: Made::Now, .. } => StatusCode::CREATED,
+        Committed::Before { outcome } if outcome != receipt.as_bytes() => {
+            return Err(LedgerError::TransferIdTaken(transfer.id));
+        }
+        // Of a key that has expired the table of transfers knows.
+        Committed::Now { value: Made::Before, .. } | Committed::Before { .. } => StatusCode::OK,
     };
     Ok((status, Json(transfer)))
 }
