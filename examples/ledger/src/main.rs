@@ -96,7 +96,9 @@ async fn main() -> anyhow::Result<()> {
             let listener = listener.insert(listen(&arguments)?);
             let here = || Ok(format!("http://{}", listener.local_addr()?));
             let address = arguments.address.clone().map_or_else(here, anyhow::Ok)?;
-            archive = archive.lease(Some(Duration::from_secs(lease))).address(&address);
+            let lease = Duration::from_secs(lease);
+            // A follower that knows of something which it lacks waits for its next look.
+            archive = archive.lease(Some(lease)).interval(lease / 10).address(&address);
             let path = arguments.database.clone();
             turns::stand_by(archive.clone(), path, listener, stop.clone()).await?;
         }
