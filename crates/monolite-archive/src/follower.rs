@@ -314,8 +314,8 @@ impl Archive {
     ///
     /// A file that was a primary's follows its successor from then on. The pages that it alone had
     /// are written to `<file>.orphan-<epoch>-<TXID>.ltx` before it is changed, and
-    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them. So are those of
-    /// a replica that another program has opened after a kill, and perhaps changed: it does not
+    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them. So are those
+    /// of a replica that another program has opened after a kill, and perhaps changed: it does not
     /// know any more what it has, and begins anew.
     ///
     /// # Errors
