@@ -162,7 +162,12 @@ fn lead(
     file: &Path,
 ) -> Result<u64> {
     let (epoch, path) = (claimed.epoch(), json::name(file));
-    follower.promote(claimed).with_context(|| format!("{path} follows as before"))?;
+    follower.promote(claimed).with_context(|| {
+        format!(
+            "{path} follows as before, and the old primary is fenced: run the same command again, \
+             or promote another follower"
+        )
+    })?;
     if archived.json {
         json::print(&mut stdout(), &Promoted { url: &archived.url, file: path, epoch })?;
         return Ok(epoch);

@@ -86,7 +86,8 @@ Have a file that follows be the primary's, at once: an operator says so.
 The primary, if it is alive, is fenced: it archives nothing more, and its writes end with \
 `Fenced`. FILE gets everything that is archived, and goes on when its program opens it with the \
 archive, without uploading a copy. A FILE that is not there is restored. `monolite follow` must \
-not run with it. Where it fails, FILE follows as before, and the same command goes on.";
+not run with it. Where it fails, FILE follows as before, and the same command goes on; the primary \
+may be fenced by then.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
