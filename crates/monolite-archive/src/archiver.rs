@@ -33,17 +33,20 @@ mod failures;
 mod feed;
 mod gathering;
 mod group;
+mod hooks;
 mod lease;
 mod leaving;
+mod parts;
 pub(crate) mod position;
 mod refused;
+mod replicas;
+mod ring;
 mod upkeep;
 mod upload;
 mod waiting;
 
 use std::fmt;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -59,9 +62,12 @@ use monolite_ltx::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::open::open_with;
+use crate::random::drawn;
 use crate::record::{Holder, Lineage};
+use crate::requests::boottime;
 use crate::retention::Keep;
 use crate::store::Store;
+use crate::streaming::Peer;
 use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
 use failures::{Activity, Failures};
@@ -69,6 +75,7 @@ use feed::Feed;
 use lease::Term;
 use lease::host;
 use leaving::Leavable;
+use parts::Parts;
 use position::{Place, Position, directory_of};
 pub(crate) use refused::{fenced, refusal};
 use upkeep::Noticeboard;
@@ -156,6 +163,8 @@ pub struct Archive {
     take_over: bool,
     pub(crate) lease: Option<Duration>,
     pub(crate) address: Arc<str>,
+    stream_to: Option<Peer>,
+    pub(crate) stream_from: Option<Peer>,
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
@@ -212,6 +221,8 @@ impl Archive {
             take_over: false,
             lease: None,
             address: host().into(),
+            stream_to: None,
+            stream_from: None,
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
@@ -290,62 +301,11 @@ impl Archive {
     /// that was restored on another machine, or an archive that is to go on with another file.
     /// Default: no; then another primary's archive is refused. A primary that still runs is fenced
     /// at its next upload. This file lacks commits which that primary archived after the restore:
-    /// if it may be alive, run `monolite archive adopt` before the restore.
+    /// if it may be alive, run `monolite archive adopt` before the restore. It may also lack writes
+    /// that were acknowledged as replicated: promote a follower instead, where one lives.
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
-        self
-    }
-
-    /// How long an opening waits until what it is told of, and a copy that is due, are there.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn opening_wait(mut self, time: Duration) -> Archive {
-        self.opening = time;
-        self
-    }
-
-    /// How often it is looked whether something can be merged or deleted.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn upkeep_every(mut self, time: Duration) -> Archive {
-        self.upkeep = time;
-        self
-    }
-
-    /// How many bytes of commits a group has at most, and a database that fills a slot.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn slot_bytes(mut self, group: u64, whole: u64) -> Archive {
-        (self.group, self.whole_slot) = (group, whole);
-        self
-    }
-
-    /// The monotonic clock by which files grow older.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn passed(mut self, passed: impl Fn() -> Duration + Send + Sync + 'static) -> Archive {
-        self.passed = Arc::new(passed);
-        self
-    }
-
-    /// The time of day that slots and copies get.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Archive {
-        self.clock = Arc::new(clock);
-        self
-    }
-}
-
-impl Archive {
-    /// For how long what is archived is kept, counted in time during which a database was open with
-    /// this archive; `None`: for ever. Default: each TXID by itself for an
-    /// hour, and for 30 days what follows the snapshots of those days; of that a moment is kept
-    /// about every 30 seconds for the first hours and every hour later.
-    #[must_use]
-    pub fn keep(mut self, keep: Option<Keep>) -> Archive {
-        self.keep = keep;
         self
     }
 }
@@ -362,6 +322,10 @@ impl monolite::archive::Archive for Archive {
 
     fn time_limit(&self) -> Duration {
         self.time_limit
+    }
+
+    fn streams(&self) -> bool {
+        self.stream_to.is_some()
     }
 }
 
@@ -407,6 +371,7 @@ impl Archive {
             resting: Condvar::new(),
             kept: OnceLock::new(),
             term: Mutex::default(),
+            parts: self.stream_to.clone().map(Parts::new),
         };
         shared.look_back(&shared.feed());
         Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
@@ -453,6 +418,8 @@ struct Shared {
     kept: OnceLock<Mutex<Feed>>,
     /// The term that serves.
     term: Mutex<Option<Arc<Term>>>,
+    /// What followers stream, if they may.
+    parts: Option<Parts>,
 }
 
 impl Shared {
@@ -496,6 +463,7 @@ impl Shared {
     fn leave(&self) {
         let mut feed = self.feed();
         self.store.leave();
+        self.parts.iter().for_each(Parts::end);
         let _ = fs::remove_file(self.copy_path());
         if self.kept.set(Mutex::new(feed.let_go())).is_ok() {
             let message = format!(
@@ -508,11 +476,13 @@ impl Shared {
     }
 
     fn advance(&self, feed: &mut Feed) {
+        self.parts.iter().for_each(Parts::tells_nothing);
         let durable = self.durable();
         // A record that cannot be written is tried again before anything of it is taken.
         let advanced = feed.durable(durable, &|| self.wal());
         self.note(Activity::Position, advanced);
         self.look_back(feed);
+        self.tell_parts(feed);
     }
 
     /// Notes since when the oldest has been waiting.
@@ -546,6 +516,12 @@ impl Shared {
         self.primary.get().map_or(Ok(None), |primary| primary.wal())
     }
 
+    /// What is durable is to be uploaded at once.
+    fn hurries(&self) {
+        self.control().is_hurried = true;
+        self.changed.notify_one();
+    }
+
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -554,6 +530,7 @@ impl Shared {
     fn ends(&self) {
         self.control().is_over = true;
         self.resting.notify_all();
+        self.parts.iter().for_each(Parts::end);
     }
 
     /// Whether nothing should be done any more that can be done later.
@@ -673,6 +650,13 @@ impl Running {
 impl Archiving for Running {
     fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal> {
         let _ = self.shared.primary.set(Arc::clone(&primary));
+        if let Some(parts) = &self.shared.parts {
+            let listener = parts.listen().map_err(refusal)?;
+            let shared = Arc::clone(&self.shared);
+            self.spawn("monolite-parts", move || shared.stream(&listener))?;
+            let (shared, engine) = (Arc::clone(&self.shared), Arc::clone(&primary));
+            self.spawn("monolite-replicas", move || replicas::run(&shared, engine.as_ref()))?;
+        }
         let shared = Arc::clone(&self.shared);
         // Without a buffer: an error without a receiver stops the engine instead.
         let (tell, told) = mpsc::sync_channel(0);
@@ -701,11 +685,15 @@ impl Archiving for Running {
         if shared.control().wakes {
             shared.changed.notify_one();
         }
+        shared.parts.iter().for_each(Parts::wake);
     }
 
     fn awaited(&self) {
-        self.shared.control().is_hurried = true;
-        self.shared.changed.notify_one();
+        self.shared.hurries();
+    }
+
+    fn replicates(&self) {
+        self.shared.parts.iter().for_each(|parts| parts.replicas.ask());
     }
 
     fn lag(&self) -> Duration {
@@ -713,20 +701,19 @@ impl Archiving for Running {
     }
 
     fn token(&self) -> Option<ArchiveToken> {
-        // Of one moment: the feed is held when the number of the last group is noted.
-        let feed = self.shared.engine_feed();
-        let stats = self.shared.stats();
-        if feed.broken.is_some() || !stats.is_restorable {
-            return None;
-        }
-        let txid = stats.txid + feed.groups_ahead(self.shared.archive.group);
-        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
+        self.shared.token(&self.shared.engine_feed())
+    }
+
+    fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        let term = self.shared.term().clone()?;
+        let located = term.primary().record().look_for(token);
+        // A token of another history is not this one's matter.
+        located.err().filter(|it| it.kind() == ErrorKind::NotFound).map(|it| it.to_string())
     }
 
     fn prepare(&self) {
         let shared = &self.shared;
-        shared.control().is_hurried = true;
-        shared.changed.notify_one();
+        shared.hurries();
         self.keep_up();
         let prepared = shared.engine_feed().prepare(&|| shared.wal());
         // Whether all is kept is seen when it must be.
@@ -741,7 +728,10 @@ impl Archiving for Running {
 
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
         let shared = &self.shared;
-        let captured = shared.engine_feed().capture(to, next, &|| shared.wal());
+        let mut feed = shared.engine_feed();
+        let captured = feed.capture(to, next, &|| shared.wal());
+        shared.keep_parts(&feed);
+        drop(feed);
         match &captured {
             Ok(()) => shared.succeeded(Activity::Staging),
             Err(error) => shared.not_kept(error),
@@ -777,10 +767,16 @@ impl Archiving for Running {
             let failures = self.shared.failures();
             (stats.failed_requests, stats.last_error) = (failures.count, failures.told());
         }
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let term = self.shared.term().clone();
+        let left = term.and_then(|term| term.primary().lease_left(boottime()));
+        stats.lease_left_ms = left.map(millis);
         let feed = self.shared.engine_feed();
-        stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
+        stats.lag_ms = millis(self.shared.lag());
         stats.staged_bytes = feed.staged_bytes();
         stats.copies_because.clone_from(&feed.broken);
+        stats.followers = self.shared.parts.as_ref().map_or(0, |parts| parts.followers() as u64);
+        stats.replicas = self.shared.parts.as_ref().map_or(0, |parts| parts.replicas.listed());
         stats
     }
 }
@@ -789,12 +785,4 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Random bits, unique to this call.
-pub(crate) fn drawn() -> Result<u128> {
-    let mut bytes = [0; 16];
-    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| Error::of_io("draw a random number", error))?;
-    Ok(u128::from_ne_bytes(bytes))
 }

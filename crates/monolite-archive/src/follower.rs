@@ -13,9 +13,12 @@
 //! of the same file.
 
 mod following;
+mod marker;
 mod pages;
 mod place;
 mod rejoin;
+mod stream;
+mod streamed;
 mod succession;
 
 use std::fs::{self, File, TryLockError};
@@ -38,13 +41,19 @@ use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::plan::Target;
-use crate::record::{Epoch, Record};
+use crate::record::{Epoch, Record, ReplicaId};
 use crate::requests::leader;
 use crate::restore::restore;
+use crate::streaming::{PATIENCE, Peer};
 use following::{Following, newest_of};
+use marker::Notes;
 use place::Place;
-use rejoin::rejoin;
+use rejoin::{rejoin, successor};
 pub use succession::{Succession, Takeover};
+
+/// Why a follower may not take over.
+const BARRED: &str = "it may not take over: the leader record lists others, which have all that \
+                      was acknowledged; it may once it streams from the primary and has that, too";
 
 /// A database that follows an archive: what its primary has archived is here a moment later, in a
 /// file of its own, for reads.
@@ -115,6 +124,18 @@ pub struct FollowerStats {
     pub primary: String,
     /// Whether a follower may take over from it by itself ([`Archive::lease`]).
     pub has_lease: bool,
+    /// Whether it streams from the primary ([`Archive::stream_from`]).
+    pub is_streaming: bool,
+    /// Which of the record's [`replicas`](Record::replicas) this one is, or would be, while it is
+    /// known what the file has: 32 hexadecimal digits. `None` before it first streams.
+    pub replica: Option<String>,
+    /// Why it may not take over, if that has been so for 5 s: the leader record lists replicas, and
+    /// not this one.
+    pub barred: Option<String>,
+    /// Parts that were applied of streams since it was opened.
+    pub parts: u64,
+    /// Why the last stream ended, or did not begin, unless the archive had to go before.
+    pub stream_error: Option<String>,
     /// What went wrong last, if nothing has succeeded since.
     pub last_error: Option<String>,
     /// Whether it follows no more: `last_error` says why.
@@ -140,6 +161,10 @@ struct Progress {
     /// When it last had everything.
     had_all: Option<Instant>,
     record: Option<Record>,
+    /// Which replica this is, while it is known what the file has.
+    replica: Option<ReplicaId>,
+    /// Since when the record lists others alone.
+    barred_since: Option<Instant>,
     /// Why it follows no more.
     over: Option<Error>,
     is_ending: bool,
@@ -235,7 +260,11 @@ impl Follower {
         let behind = progress.behind_since.map_or(0, |since| since.elapsed().as_millis());
         let age = progress.had_all.map(|since| since.elapsed().as_millis());
         let whole = |ms| u64::try_from(ms).unwrap_or(u64::MAX);
-        FollowerStats { lag_ms: whole(behind), age_ms: age.map(whole), ..progress.stats.clone() }
+        let (lag_ms, age_ms) = (whole(behind), age.map(whole));
+        let replica = progress.replica.map(|replica| replica.to_string());
+        let barred = progress.barred_since.filter(|since| since.elapsed() >= PATIENCE);
+        let barred = barred.map(|_| BARRED.to_owned());
+        FollowerStats { lag_ms, age_ms, replica, barred, ..progress.stats.clone() }
     }
 
     /// Stops following, and closes the database. Waits for a request that is under way.
@@ -285,7 +314,9 @@ impl Archive {
     ///
     /// A file that was a primary's follows its successor from then on. The pages that it alone had
     /// are written to `<file>.orphan-<epoch>-<TXID>.ltx` before it is changed, and
-    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them.
+    /// [`FollowerStats::orphan`] says so; [`Archive::restore_orphan`] restores them. So are those
+    /// of a replica that another program has opened after a kill, and perhaps changed: it does not
+    /// know any more what it has, and begins anew.
     ///
     /// # Errors
     /// `Invalid` when the file is there and follows nothing, or is the database of the primary, or
@@ -293,6 +324,7 @@ impl Archive {
     /// `Overloaded` when another process follows with it, or has it open; `Fenced` for the archive
     /// of another database; those of [`Archive::restore`] for a new file, and of [`Options::open`].
     pub fn follow(&self, options: Options, path: impl AsRef<Path>) -> monolite::Result<Follower> {
+        self.stream_from.as_ref().map_or(Ok(()), Peer::check).map_err(of_file)?;
         let path = std::path::absolute(path.as_ref());
         let path = path.map_err(|error| of(Error::of_io("use the path", error)))?;
         let beside = directory_of(&path);
@@ -308,9 +340,21 @@ impl Archive {
                 let _ = fs::remove_dir(&beside);
             }
         });
-        let (place, page_size, orphan) = begun.map_err(of_file)?;
+        let (mut place, page_size, mut orphan) = begun.map_err(of_file)?;
         let why = format!("this database follows {}: only its primary may write", self.name);
-        let replica = Replica::open(options, &path, &why)?;
+        let open = || {
+            let notes = Arc::new(Notes::of(&path).map_err(of)?);
+            let replica = Replica::open(options.clone(), &path, &why, Arc::clone(&notes) as _)?;
+            Ok::<_, monolite::Error>((replica, notes))
+        };
+        let (mut replica, mut notes) = open()?;
+        if place.has_parts() && notes.found().is_none() {
+            replica.database().close()?;
+            orphan = rejoin::without_marker(self, &path, &place).map_err(of)?;
+            (replica, notes) = open()?;
+        }
+        let marker = notes.found();
+        place.is_marked(marker.as_ref());
         let txid = place.from;
         let stats = FollowerStats { txid, newest: txid, orphan, ..FollowerStats::default() };
         let progress = Progress { stats, reached: txid, ..Progress::default() };
@@ -319,8 +363,17 @@ impl Archive {
         let shared = Arc::new(Shared { archive, replica, page_size, progress, changed });
         let next = Txid::new(txid + 1).unwrap_or(Txid::FIRST);
         let theirs = Arc::clone(&shared);
-        let mut following =
-            Following { shared: theirs, path, place, record: None, next, looked: None, lists: 0 };
+        let mut following = Following {
+            shared: theirs,
+            path,
+            place,
+            record: None,
+            notes,
+            streamed: marker.and_then(|marker| marker.streamed),
+            next,
+            looked: None,
+            lists: 0,
+        };
         if following.place.is_spoiled {
             following.turn().map_err(of)?;
         }
@@ -376,6 +429,14 @@ impl Archive {
 }
 
 impl Progress {
+    /// Notes whether the record lists others alone.
+    fn look_at_list(&mut self) {
+        let listed = self.record.as_ref().map_or(&[][..], |record| &record.replicas);
+        let is_barred =
+            !listed.is_empty() && !self.replica.is_some_and(|replica| listed.contains(&replica));
+        self.barred_since = is_barred.then(|| self.barred_since.unwrap_or_else(Instant::now));
+    }
+
     /// As [`Follower::has`].
     fn has(&self, token: ArchiveToken) -> Option<bool> {
         match self.record.as_ref()?.look_for(token) {
@@ -434,11 +495,15 @@ impl Shared {
         progress.stats.primary = record.map_or_else(String::new, |record| record.address.clone());
         progress.stats.has_lease = record.is_some_and(|record| record.has_lease);
         progress.record = record.cloned();
+        progress.look_at_list();
     }
 
     /// There is something newer, to which files of so many bytes lead.
     fn note_newest(&self, newest: Txid, bytes: u64) {
         let mut progress = self.progress();
+        if newest.get() <= progress.reached {
+            return;
+        }
         progress.stats.newest = progress.stats.newest.max(newest.get());
         progress.stats.lag_bytes = bytes;
         if bytes > 0 {
@@ -529,16 +594,37 @@ pub fn follows(path: &Path) -> bool {
     !is_primary && place::record_of(path).exists()
 }
 
-/// Whether the file at `path` was the last primary's by the leader record, so that it goes on when
-/// it is opened with `archive`; or nothing is archived there yet, and it does not follow.
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was the last primary's by the leader record, so that it goes on when it is opened with
+    /// the archive; or nothing is archived there yet, and it does not follow.
+    Leads,
+    /// With [`Archive::follow`].
+    Follows,
+    /// It was a primary's, and one of this epoch took over that has not said yet where it begins:
+    /// try again.
+    Unclear(Epoch),
+}
+
+/// Whose turn it is by the leader record, as the file at `path` sees it.
 ///
 /// # Errors
 /// Those of a request, and of the record beside the file.
-pub fn leads(archive: &Archive, path: &Path) -> Result<bool> {
-    let Some(record) = archive.leader()? else { return Ok(!follows(path)) };
+pub fn turn(archive: &Archive, path: &Path) -> Result<Turn> {
+    let Some(record) = archive.leader()? else {
+        return Ok(if follows(path) { Turn::Follows } else { Turn::Leads });
+    };
     let position = Position::read(&directory_of(path))?;
-    let is_held = position.is_some_and(|it| it.epoch > Epoch(0) && it.is_held_by(&record));
-    Ok(is_held && path.exists())
+    let Some(position) = position.filter(|it| it.epoch > Epoch(0) && path.exists()) else {
+        return Ok(Turn::Follows);
+    };
+    if position.is_held_by(&record) {
+        return Ok(Turn::Leads);
+    }
+    let is_unclear =
+        successor(&record, &position, path).is_err_and(|error| error.kind() == ErrorKind::Lost);
+    Ok(if is_unclear { Turn::Unclear(record.epoch) } else { Turn::Follows })
 }
 
 /// The size of the pages of the database at `path`, which is not open.

@@ -32,10 +32,12 @@
 //!     lineage: Lineage::from_bits(0xfeed),
 //!     lease: Some(Duration::from_secs(10)),
 //!     address: "10.0.0.1:7000".into(),
+//!     stream: String::new(),
 //!     page_size: PageSize::new(4096).expect("it is a power of two"),
 //!     commit: 1,
 //!     time: Timestamp::from_millis(1_700_000_000_000),
 //!     unrecorded: Unrecorded::Refuse,
+//!     replicated: Replicated::Nothing,
 //! };
 //! // Become the primary: take the next epoch, fence, read what is below, serve.
 //! let grounds = Grounds::Silence(Duration::from_secs(2));
@@ -58,7 +60,7 @@ pub use crate::archiver::{Adopted, Present, adopt, has_unarchived, may_lack};
 pub use crate::catalog::Catalog;
 pub use crate::compaction::{compact, compact_level, snapshot, snapshot_at};
 pub use crate::file::ArchivedFile;
-pub use crate::follower::{follows, leads};
+pub use crate::follower::{Turn, follows, turn};
 pub use crate::layout::{Level, LevelKeys};
 pub use crate::open::{open, open_with};
 pub use crate::output::unfinished;
@@ -66,9 +68,9 @@ pub use crate::plan::Plan;
 pub use crate::probe::probe;
 pub use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
-    Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
+    Machine, Primary, Replicated, Reply, Request, Step, Unrecorded, Update, Updated,
 };
-pub use crate::record::{Fence, Holder};
+pub use crate::record::{Fence, Holder, ReplicaId};
 pub use crate::requests::{Pace, carry_out, leader, run};
 pub use crate::restore::{restore, restore_noting};
 pub use crate::retention::{Horizon, Retention};

@@ -40,7 +40,8 @@
 //! `docs/formats/archive.md`.
 //!
 //! # Not here
-//! Requests over a network, unless a feature `s3`, `gcs` or `azure` is on.
+//! Requests over a network, unless a feature `s3`, `gcs` or `azure` is on, or followers stream
+//! ([`Archive::stream_to`]).
 
 #![forbid(unsafe_code)]
 
@@ -65,6 +66,7 @@ mod source;
 mod catalog;
 
 mod requests;
+mod streaming;
 
 mod protocol;
 
@@ -77,6 +79,7 @@ mod store;
 mod wall_clock;
 
 mod owner;
+mod random;
 
 mod error;
 

@@ -55,7 +55,7 @@ mod primary;
 mod swap;
 mod update;
 
-pub use claim::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Unrecorded};
+pub use claim::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Replicated, Unrecorded};
 pub use deletion::{Covered, Deletion};
 pub use fill::{Certainty, Fill, Filled};
 pub use primary::Primary;

@@ -6,17 +6,19 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | 1 |
+//! | `format` | 1, or 2 with `replicas`, which a reader of 1 would drop; others are refused |
 //! | `lineage` | 32 hexadecimal digits, drawn when the archive began: which history it is |
 //! | `epoch` | of the present primary or of who is about to be, from 1 on |
 //! | `holder` | 32 hexadecimal digits, drawn at each start: who that is |
 //! | `state` | `taking`, `serving`, `released` |
 //! | `address` | where clients find it, as it likes |
+//! | `stream` | where the holder streams to followers; missing where it does not |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
 //! | `has_lease` | the holder changes it more often than that while it lives; missing if not |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
+//! | `replicas` | who may be the next primary ([`Record::replicas`]); missing where any may |
 //!
 //! # Invariants
 //! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of
@@ -107,6 +109,10 @@ drawn! {
     /// Who holds an epoch: one start of one process.
     Holder
 }
+drawn! {
+    /// The file of one follower, from one full copy to the next.
+    ReplicaId
+}
 
 /// What the holder of a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -162,6 +168,9 @@ pub struct Record {
     pub state: State,
     /// Where clients find the holder.
     pub address: String,
+    /// Where the holder streams to followers; empty where it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stream: String,
     ttl_ms: u64,
     /// Whether the holder renews the record for as long as it lives. Without it silence says
     /// nothing: versions that do not know the field write the record once.
@@ -176,6 +185,10 @@ pub struct Record {
     /// The time that primaries have seen pass.
     #[serde(default, skip_serializing_if = "Seen::is_empty")]
     pub(crate) seen: Seen,
+    /// Who may be the next primary without the loss of a write that was acknowledged as replicated;
+    /// none where any may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaId>,
 }
 
 impl Record {
@@ -192,6 +205,7 @@ impl Record {
     pub const ADDRESS: usize = 1024;
 
     const FORMAT: u32 = 1;
+    const REPLICATED: u32 = 2;
 
     /// The record of an archive that had none: of the epoch after `before`, which is 0 where an
     /// archive begins. `None` after the last there can be.
@@ -208,11 +222,13 @@ impl Record {
             holder,
             state: State::Taking,
             address: String::new(),
+            stream: String::new(),
             ttl_ms: millis(ttl),
             has_lease: false,
             counter: 0,
             fences: Vec::new(),
             seen: Seen::default(),
+            replicas: Vec::new(),
         })
     }
 
@@ -244,6 +260,12 @@ impl Record {
         let is_fence = |txid: &Txid| self.fences.binary_search_by_key(txid, |it| it.slot).is_ok();
         let below = |txid: &Txid| Txid::new(txid.get() - 1);
         std::iter::successors(Some(txid), below).find(|txid| !is_fence(txid)).unwrap_or(txid)
+    }
+
+    /// Who has all that was acknowledged as replicated, from now on.
+    pub(crate) fn has_replicas(&mut self, replicas: Vec<ReplicaId>) {
+        self.format = if replicas.is_empty() { Record::FORMAT } else { Record::REPLICATED };
+        self.replicas = replicas;
     }
 
     /// Adds fences, in the order of their slots; of two of one slot the later one stays.
@@ -367,15 +389,16 @@ impl Record {
             return Err(Error::corrupt(format!("a leader record of {} bytes", text.len())));
         }
         let Format { format } = serde_json::from_slice(text).map_err(wrong)?;
-        if format != Record::FORMAT {
-            let message = format!("a leader record of format {format}; this reads 1");
+        if ![Record::FORMAT, Record::REPLICATED].contains(&format) {
+            let message = format!("a leader record of format {format}; this reads 1 and 2");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let record: Record = serde_json::from_slice(text).map_err(wrong)?;
         let has_copy_behind = |fence: &Fence| fence.copied_at.is_none_or(|at| fence.slot <= at);
         let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot)
             && record.fences.iter().all(has_copy_behind)
-            && record.seen.is_in_order();
+            && record.seen.is_in_order()
+            && record.replicas.is_empty() == (format == Record::FORMAT);
         if record.epoch.0 == 0 || !is_in_order || record.address.len() > Record::ADDRESS {
             return Err(Error::corrupt("a leader record whose parts contradict each other"));
         }
@@ -385,8 +408,8 @@ impl Record {
 
 fn may_be_lost(token: ArchiveToken, epoch: Epoch) -> Error {
     let message = format!(
-        "{token} was not archived when its primary ended, and epoch {epoch} took over without it: \
-         only that primary's file can have it"
+        "{token} may be lost: it was not archived when its primary ended and epoch {epoch} took \
+         over; look whether it is there, or in that primary's file"
     );
     Error::new(ErrorKind::NotFound, message)
 }

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
@@ -46,6 +47,11 @@ struct Figures<'a> {
     files: u64,
     copies: u64,
     copied_because: Option<&'a str>,
+    is_streaming: bool,
+    replica: Option<&'a str>,
+    barred: Option<&'a str>,
+    parts: u64,
+    stream_error: Option<&'a str>,
     last_error: Option<&'a str>,
 }
 
@@ -63,7 +69,10 @@ impl Reporter<'_> {
     fn look(&mut self) -> bool {
         let stats = self.follower.stats();
         let said = &self.said;
-        let is_news = stats.last_error != said.last_error || stats.copies != said.copies;
+        let is_news = stats.last_error != said.last_error
+            || stats.copies != said.copies
+            || (&stats.barred, &stats.replica) != (&said.barred, &said.replica)
+            || stats.stream_error != said.stream_error;
         let is_due = stats.txid != said.txid && self.at.elapsed() > SAID_EVERY;
         // Before it has looked, it does not know how far it is.
         let is_first = said.txid == 0 && stats.age_ms.is_some();
@@ -86,6 +95,10 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     }
     if let Some(address) = &arguments.address {
         archive = archive.address(address);
+    }
+    if let Some(file) = &arguments.stream {
+        let secret = fs::read(file).with_context(|| format!("read {}", file.display()))?;
+        archive = archive.stream_from(None, secret.trim_ascii_end());
     }
     // Other programs are to read it, and what they could write would cost a copy at a takeover.
     let sharing = if *takeover { Sharing::Exclusive } else { Sharing::Shared };
@@ -126,7 +139,7 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
 
 /// Has a file be the primary's, because an operator says so.
 pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
-    let arguments::Promote { archive: archived, file, address } = arguments;
+    let arguments::Promote { archive: archived, file, address, lose_replicated } = arguments;
     let is_stopped = interrupt::flag()?;
     let mut archive = options::open(archived)?;
     if let Some(address) = address {
@@ -134,7 +147,8 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     }
     let follower = archive.follow(Options::new(), file)?;
     let goes_on = || !is_stopped.load(Ordering::Relaxed);
-    let Some(claimed) = follower.claim(Takeover::Now, &goes_on)? else {
+    let when = if *lose_replicated { Takeover::Forced } else { Takeover::Now };
+    let Some(claimed) = follower.claim(when, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");
     };
     lead(follower, claimed, archived, file).map(drop)
@@ -148,7 +162,12 @@ fn lead(
     file: &Path,
 ) -> Result<u64> {
     let (epoch, path) = (claimed.epoch(), json::name(file));
-    follower.promote(claimed).with_context(|| format!("{path} follows as before"))?;
+    follower.promote(claimed).with_context(|| {
+        format!(
+            "{path} follows as before, and the old primary is fenced: run the same command again, \
+             or promote another follower"
+        )
+    })?;
     if archived.json {
         json::print(&mut stdout(), &Promoted { url: &archived.url, file: path, epoch })?;
         return Ok(epoch);
@@ -192,6 +211,11 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
             files: stats.files,
             copies: stats.copies,
             copied_because: stats.copied_because.as_deref(),
+            is_streaming: stats.is_streaming,
+            replica: stats.replica.as_deref(),
+            barred: stats.barred.as_deref(),
+            parts: stats.parts,
+            stream_error: stats.stream_error.as_deref(),
             last_error: stats.last_error.as_deref(),
         };
         writeln!(stdout(), "{}", serde_json::to_string(&Line { txid, figures })?)?;
@@ -205,9 +229,16 @@ fn say(stats: &FollowerStats, as_json: bool) -> Result<()> {
     } else {
         format!("{lag_txids} TXIDs and {} bytes behind, {} ms", stats.lag_bytes, stats.lag_ms)
     };
-    writeln!(stdout(), "TXID {txid} (epoch {}): {lag}", stats.epoch)?;
+    let replica = stats.replica.as_ref().map_or_else(String::new, |it| format!(", replica {it}"));
+    writeln!(stdout(), "TXID {txid} (epoch {}{replica}): {lag}", stats.epoch)?;
     if let Some(why) = stats.copied_because.as_ref().filter(|_| stats.copies > 0) {
         writeln!(stdout(), "copies put in place: {}; the last one because {why}", stats.copies)?;
+    }
+    if let Some(error) = &stats.stream_error {
+        let _ = writeln!(io::stderr(), "it goes on by the archive: {error}");
+    }
+    if let Some(why) = &stats.barred {
+        let _ = writeln!(io::stderr(), "{why}");
     }
     if let Some(error) = &stats.last_error {
         // A closed standard error leaves no place to report to.

@@ -79,7 +79,8 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
     }
     let mut config = Config::read(arguments.config.as_deref(), environment)?;
     let arguments::Serve { file, dir, follow, archive, lease, address, takeover, .. } = arguments;
-    let arguments::Serve { listen, admin, .. } = arguments;
+    let arguments::Serve { listen, admin, stream_listen, stream_secret_file: secret, .. } =
+        arguments;
     if file.is_some() || dir.is_some() {
         (config.file, config.directory) = (file.clone(), dir.clone());
     }
@@ -89,15 +90,26 @@ fn config(arguments: &arguments::Serve) -> Result<Config> {
     if let Some(url) = archive {
         config.archive.get_or_insert_with(|| ArchiveConfig::of_url(url)).url.clone_from(url);
     }
+    if let Some(follow) = &mut config.follow {
+        follow.stream_secret_file = secret.clone().or(follow.stream_secret_file.take());
+    }
     match &mut config.archive {
         Some(archive) => {
+            archive.stream_listen = stream_listen.clone().or(archive.stream_listen.take());
+            archive.stream_secret_file = secret.clone().or(archive.stream_secret_file.take());
             archive.takeover |= takeover;
             archive.address = address.clone().or(archive.address.take());
             let seconds = lease.and_then(|lease| u32::try_from(lease.as_secs()).ok());
             archive.lease_seconds = seconds.and_then(NonZeroU32::new).or(archive.lease_seconds);
         }
-        None if *takeover || lease.is_some() || address.is_some() => {
-            bail!("--lease, --address and --takeover are of an archive: add --archive URL")
+        None if *takeover || lease.is_some() || address.is_some() || stream_listen.is_some() => {
+            bail!(
+                "--lease, --address, --takeover and --stream-listen are of an archive: add \
+                 --archive URL"
+            )
+        }
+        None if config.follow.is_none() && secret.is_some() => {
+            bail!("--stream-secret-file is of an archive or a replica: add --archive or --follow")
         }
         None => {}
     }

@@ -238,8 +238,11 @@ fn health(shared: &Shared) -> Result<Response<Body>, Failure> {
         });
         if let Some(Replica { is_fresh, stats, .. }) = &replica {
             is_behind |= !is_fresh;
-            let all =
-                [("ReplicaBehind", !is_fresh), ("ReplicaFailing", stats.last_error.is_some())];
+            let all = [
+                ("ReplicaBehind", !is_fresh),
+                ("ReplicaFailing", stats.last_error.is_some()),
+                ("ReplicaBarred", stats.barred.is_some()),
+            ];
             alarms.extend(all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)));
         }
         Health { database, alarms, archive, replica }

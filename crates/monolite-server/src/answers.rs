@@ -26,9 +26,11 @@ impl From<ProtocolError> for Failure {
             "TOKEN_LOST" => StatusCode::GONE,
             "SQLITE_AUTH" => StatusCode::FORBIDDEN,
             code if code.starts_with("AUTH_") => StatusCode::UNAUTHORIZED,
-            "OVERLOADED" | "DRAINING" | "TOKEN_LATE" | "IDEMPOTENCY_KEY_IN_USE" => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            "OVERLOADED"
+            | "DRAINING"
+            | "TOKEN_LATE"
+            | "TAKEOVER_UNDER_WAY"
+            | "IDEMPOTENCY_KEY_IN_USE" => StatusCode::SERVICE_UNAVAILABLE,
             "BODY_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
             "BODY_TOO_SLOW" => StatusCode::REQUEST_TIMEOUT,
             "DATABASE_NOT_OPENED"

@@ -1,10 +1,11 @@
 //! Owns which archive a database has, and whether that has the history of another one.
 
-use std::num::NonZeroU32;
-use std::path::Path;
+use std::num::{NonZeroU8, NonZeroU32};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use monolite_archive::{Archive, Error};
+use monolite::Durability;
+use monolite_archive::{Archive, Error, ErrorKind};
 use serde::Deserialize;
 
 use crate::hrana::ProtocolError;
@@ -32,6 +33,9 @@ pub struct ArchiveConfig {
     /// Whether a write is answered once it is archived. Default: once it is on this disk.
     #[serde(default)]
     pub archived_writes: bool,
+    /// On the disks of how many other servers a write is before it is answered, at least, unless it
+    /// is archived before ([`Durability::Replicated`]). Needs `stream_listen`.
+    pub replicated_writes: Option<NonZeroU8>,
     /// Whether servers with this archive take turns: one is the primary, and the others follow it
     /// until they take over. For one file; the lease is 10 s if none is said.
     #[serde(default)]
@@ -40,6 +44,12 @@ pub struct ArchiveConfig {
     /// `MONOLITE_ROLE`, `MONOLITE_EPOCH`, `MONOLITE_ADDRESS` and `MONOLITE_FILE` are in its
     /// environment.
     pub exec: Option<String>,
+    /// Where this server, as the primary, listens for followers that stream, as `10.0.0.1:7001`:
+    /// in a private network, as nothing is encrypted. For one file. Default: nowhere.
+    pub stream_listen: Option<String>,
+    /// A file with the secret of all who stream, 16 random bytes or more. A server that follows
+    /// streams from where the primary listens.
+    pub stream_secret_file: Option<PathBuf>,
 }
 
 impl ArchiveConfig {
@@ -51,8 +61,11 @@ impl ArchiveConfig {
             address: None,
             lease_seconds: None,
             archived_writes: false,
+            replicated_writes: None,
             takeover: false,
             exec: None,
+            stream_listen: None,
+            stream_secret_file: None,
         }
     }
 
@@ -64,6 +77,19 @@ impl ArchiveConfig {
         }
         if let Some(limit) = self.lag_limit() {
             archive = archive.lag_limit(limit);
+        }
+        if let Some(file) = &self.stream_secret_file {
+            let unread = |error| {
+                let message = format!("stream_secret_file = {}: {error}", file.display());
+                Error::new(ErrorKind::Invalid, message)
+            };
+            let secret = std::fs::read(file).map_err(unread)?;
+            let secret = secret.trim_ascii_end();
+            if let Some(address) = &self.stream_listen {
+                archive = archive.stream_to(address, secret);
+            }
+            archive = archive.stream_from(None, secret);
+            archive.check_stream()?;
         }
         let default = self.takeover.then_some(LEASE);
         Ok(archive.lease(self.lease_seconds.map(seconds).or(default)))
@@ -82,6 +108,15 @@ impl ArchiveConfig {
     pub(crate) fn directory(&self) -> Option<&Path> {
         let path = self.url.strip_prefix("file://").unwrap_or(&self.url);
         (!path.contains("://")).then_some(Path::new(path))
+    }
+
+    /// What the answer to a write means.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.replicated_writes {
+            Some(count) => Durability::Replicated(count.get()),
+            None if self.archived_writes => Durability::Archived,
+            None => Durability::Synced,
+        }
     }
 
     pub(crate) fn lag_limit(&self) -> Option<Duration> {

@@ -215,7 +215,10 @@ impl Config {
         if archive.exec.is_some() && !archive.takeover {
             return refuse("exec in [archive] is of a takeover; add takeover = true".into());
         }
-        let wrong = |error| ConfigError(format!("url in {section}: {error}"));
+        if followed.is_none() {
+            check_stream(archive, directory.is_some())?;
+        }
+        let wrong = |error| ConfigError(format!("{section}: {error}"));
         archive.of(directory.as_ref().map(|_| "name")).map_err(wrong)?;
         let place = archive.directory();
         if let Some(place) = place.filter(|place| place.exists() && !place.is_dir()) {
@@ -234,6 +237,27 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Sees that what a primary says of servers that stream from it goes together.
+fn check_stream(archive: &ArchiveConfig, are_many: bool) -> Result<(), ConfigError> {
+    let waits = archive.replicated_writes.is_some();
+    let why = match (&archive.stream_listen, &archive.stream_secret_file) {
+        (Some(_), _) if are_many => "stream_listen in [archive] is for one database; set file",
+        (Some(_), None) => {
+            "stream_listen in [archive] needs a secret; add stream_secret_file, a file of 16 \
+             random bytes or more, the same on all machines"
+        }
+        (None, Some(_)) => "stream_secret_file in [archive] is of a primary; add stream_listen",
+        (None, None) if waits => {
+            "replicated_writes in [archive] waits for servers that stream; add stream_listen"
+        }
+        _ if waits && archive.archived_writes => {
+            "archived_writes and replicated_writes are set in [archive]; take one of them out"
+        }
+        _ => return Ok(()),
+    };
+    Err(ConfigError(why.into()))
 }
 
 /// Whether two sockets cannot have these addresses.
@@ -433,6 +457,41 @@ mod tests {
         of(&[listen("127.0.0.1:0"), ("MONOLITE_ADMIN", "127.0.0.1:0")]).expect("two free ports");
         let _bound = std::os::unix::net::UnixListener::bind(at("one.sock")).expect("it is free");
         of(&[socket]).expect("that of the process before");
+    }
+
+    #[test]
+    fn stream_is_of_one_file_and_has_a_secret() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        let (file, all, url) = (at("one.db"), at(""), at("archive"));
+        let (none, short, secret) = (at("none"), at("short"), at("secret"));
+        std::fs::write(&short, "fifteen bytes..\n").expect("a file");
+        std::fs::write(&secret, "sixteen bytes...\n").expect("a file");
+        let of = |is_many: bool, all_of: &[(&str, &str)]| {
+            let data = match is_many {
+                true => ("MONOLITE_DIRECTORY", &*all),
+                false => ("MONOLITE_FILE", &*file),
+            };
+            Config::read(None, variables(&[&[data], all_of].concat())).expect("it is right").check()
+        };
+        let archive = ("MONOLITE_ARCHIVE__URL", &*url);
+        let listens = ("MONOLITE_ARCHIVE__STREAM_LISTEN", "127.0.0.1:7001");
+        let key = "MONOLITE_ARCHIVE__STREAM_SECRET_FILE";
+        let waits = ("MONOLITE_ARCHIVE__REPLICATED_WRITES", "1");
+        let too = ("MONOLITE_ARCHIVE__ARCHIVED_WRITES", "true");
+        for (is_many, variables, named) in [
+            (false, &[archive, listens][..], "needs a secret; add stream_secret_file"),
+            (false, &[archive, (key, &secret)], "is of a primary; add stream_listen"),
+            (false, &[archive, waits], "waits for servers that stream; add stream_listen"),
+            (false, &[archive, listens, (key, &secret), waits, too], "take one of them out"),
+            (false, &[archive, listens, (key, &none)], "none: No such file"),
+            (false, &[archive, listens, (key, &short)], "has 15 bytes; use 16 random ones"),
+            (true, &[archive, listens, (key, &secret)], "is for one database; set file"),
+        ] {
+            let error = of(is_many, variables).expect_err(named).to_string();
+            assert!(error.contains(named), "{error}");
+        }
+        of(false, &[archive, listens, (key, &secret)]).expect("it streams");
     }
 
     #[test]

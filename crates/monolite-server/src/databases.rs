@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hyper::header::HeaderValue;
 use monolite::archive::{ArchiveStats, names};
 use monolite::{Database, Durability, Options};
-use monolite_archive::internals::{follows, may_lack};
+use monolite_archive::internals::{Turn, follows, may_lack, turn};
 use monolite_archive::{Archive, ErrorKind, Follower, Restored, Target, Timestamp};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::archives::ArchiveConfig;
 use crate::hrana::ProtocolError;
 use crate::life::{DRAIN, Entered, Life, Phase};
-use crate::replicas::{ASKING, FollowConfig, Replica, followed, not_primary, written};
+use crate::replicas::{ASKING, FollowConfig, Replica, followed, not_primary, unclear, written};
 
 /// The largest value or row. An answer is smaller, but a statement has values in between.
 const VALUE_BYTES: u64 = 64 << 20;
@@ -221,9 +221,16 @@ impl Databases {
             let options = Options::new().wal_limit_bytes(WAL_LIMIT).value_limit_bytes(VALUE_BYTES);
             let turns = archive.as_ref().filter(|archive| archive.takeover);
             if let Some(turns) = turns {
-                let followed = followed(turns, options.clone(), &path);
-                if let Some(follower) = followed.map_err(|error| not_opened(&path, &error))? {
-                    return Ok(Open::Replica(follower));
+                let failed = |error: &dyn std::fmt::Display| not_opened(&path, error);
+                let archive = turns.of(None).map_err(|error| failed(&error))?;
+                match turn(&archive, &path).map_err(|error| failed(&error))? {
+                    Turn::Leads => {}
+                    Turn::Follows => {
+                        let follower = followed(&archive, options, &path);
+                        return follower.map(Open::Replica).map_err(|error| failed(&error));
+                    }
+                    // Those who try again tell the operator, once.
+                    Turn::Unclear(epoch) => return Err(unclear(epoch)),
                 }
             } else if let Some(follow) = follow {
                 let follower = follow.open(name.as_deref(), options, &path);
@@ -240,11 +247,8 @@ impl Databases {
                 let free = archive.iter().try_for_each(|archive| archive.must_be_free(None));
                 free.map_err(|error| not_opened(&path, &error.message))?;
             }
-            let is_archived = archive.as_ref().is_some_and(|archive| archive.archived_writes);
-            let options = match is_archived {
-                true => options.durability(Durability::Archived),
-                false => options,
-            };
+            let durability = archive.as_ref().map(ArchiveConfig::durability);
+            let options = options.durability(durability.unwrap_or(Durability::Synced));
             let options = match archive.map(|archive| archive.of(name.as_deref())).transpose() {
                 Ok(Some(archive)) => options.archive(archive),
                 Ok(None) => options,

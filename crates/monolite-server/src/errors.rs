@@ -166,6 +166,12 @@ mod tests {
                  statement took 30.0s: SELECT max(x) FROM n",
             ),
             (
+                "the archive lags 7.0s behind, and may lag 5.0s (Archive::lag_limit): no answer; \
+                 nothing was written: try again when the archive has caught up",
+                "the archive lags 7.0s behind, and may lag 5.0s: no answer; nothing was written: \
+                 try again when the archive has caught up",
+            ),
+            (
                 "no reader connection was free within 5.0s (option read_time_limit): all 8 readers \
                  and their spares are busy, one for 3.0s by web (crates/monolite-server/src/\
                  stream.rs:449), running `SELECT secret; SELECT`; end long reads, or raise the \

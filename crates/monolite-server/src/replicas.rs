@@ -12,15 +12,14 @@
 //! other request.
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Options};
-use monolite_archive::internals::leads;
-use monolite_archive::{ErrorKind, Follower, FollowerStats};
+use monolite_archive::{Archive, Epoch, ErrorKind, Follower, FollowerStats};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -33,6 +32,9 @@ pub(crate) const TOKEN: HeaderName = HeaderName::from_static("monolite-token");
 
 /// Stands for the token of a write that could not be told.
 const UNKNOWN: &str = "unknown";
+
+/// The code of [`unclear`].
+pub(crate) const UNCLEAR: &str = "TAKEOVER_UNDER_WAY";
 
 /// How long a request waits for its token: as long as a read of the library.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -63,17 +65,24 @@ pub struct FollowConfig {
     pub url: String,
     /// How many seconds a database may be behind before the health is bad. Default: a minute.
     pub lag_limit_seconds: Option<NonZeroU32>,
+    /// A file with the secret of a primary that listens ([`ArchiveConfig::stream_listen`]), to
+    /// stream from there. Default: it does not stream.
+    pub stream_secret_file: Option<PathBuf>,
 }
 
 impl FollowConfig {
     /// One of the archive at `url`.
     pub fn of(url: &str) -> FollowConfig {
-        FollowConfig { url: url.to_owned(), lag_limit_seconds: None }
+        let url = url.to_owned();
+        FollowConfig { url, lag_limit_seconds: None, stream_secret_file: None }
     }
 
     /// The same archive, as its primary has it.
     pub(crate) fn archive(&self) -> ArchiveConfig {
-        ArchiveConfig::of_url(&self.url)
+        ArchiveConfig {
+            stream_secret_file: self.stream_secret_file.clone(),
+            ..ArchiveConfig::of_url(&self.url)
+        }
     }
 
     /// Opens the file at `path`, which follows the archive of `name`. Blocks.
@@ -83,8 +92,7 @@ impl FollowConfig {
         options: Options,
         path: &Path,
     ) -> Result<Follower, Box<dyn std::error::Error>> {
-        let follower = self.archive().of(name)?.follow(options, path)?;
-        tell_orphan(&follower, path);
+        let follower = followed(&self.archive().of(name)?, options, path)?;
         let began = std::time::Instant::now();
         let is_behind = |stats: FollowerStats| stats.age_ms.is_none() && stats.last_error.is_none();
         while is_behind(follower.stats()) && began.elapsed() < CATCHING_UP {
@@ -100,20 +108,24 @@ impl FollowConfig {
     }
 }
 
-/// The file at `path` as a follower of `archive`; `None` if it is to be opened as the primary's,
-/// which claims the next epoch.
+/// The file at `path` as a follower of `archive`.
 pub(crate) fn followed(
-    archive: &ArchiveConfig,
+    archive: &Archive,
     options: Options,
     path: &Path,
-) -> Result<Option<Follower>, Box<dyn std::error::Error>> {
-    let archive = archive.of(None)?;
-    if leads(&archive, path)? {
-        return Ok(None);
-    }
+) -> monolite::Result<Follower> {
     let follower = archive.follow(options, path)?;
     tell_orphan(&follower, path);
-    Ok(Some(follower))
+    Ok(follower)
+}
+
+/// The refusal of a database that another server is just taking over: tried again, it is open.
+pub(crate) fn unclear(epoch: Epoch) -> ProtocolError {
+    let message = format!(
+        "epoch {epoch} has taken over and has not said yet where it begins; this server follows \
+         once it has: try again"
+    );
+    ProtocolError::new(UNCLEAR, message)
 }
 
 /// Tells the operator what the file at `path` alone had when it was a primary's.
@@ -232,7 +244,8 @@ fn read(token: &HeaderValue) -> Result<ArchiveToken, ProtocolError> {
     text.parse().map_err(|error: monolite::Error| invalid(format!("Monolite-Token: {error}")))
 }
 
-/// Refuses a `token` of a later primary than `db` is, which has what that names.
+/// Refuses a `token` of a later primary than `db` is, which has what that names, and of an earlier
+/// one that may have lost it.
 pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), ProtocolError> {
     let Some(archive) = db.stats().archive else { return Ok(()) };
     let token = match (read(token), &archive.successor) {
@@ -242,7 +255,8 @@ pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), Proto
     };
     // Of a term that has not begun nothing is known.
     if archive.epoch == 0 || token.epoch <= archive.epoch {
-        return Ok(());
+        let lost = db.may_lack(token).map(|why| ProtocolError::new("TOKEN_LOST", why));
+        return lost.map_or(Ok(()), Err);
     }
     let message = format!(
         "this server was the primary until epoch {}, and {token} is of a later one; read at {}",
@@ -263,10 +277,11 @@ fn late(token: ArchiveToken, stats: &FollowerStats) -> ProtocolError {
 }
 
 /// Their names, what they are, and what they are now.
-pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 8] {
+pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Option<f64>); 11] {
     let is = |figure: u64| Some(figure as f64);
     let lag_txids = it.newest.saturating_sub(it.txid);
     let age = it.age_ms.map(|age| age as f64 / 1e3);
+    let barred = it.barred.is_some().into();
     [
         ("epoch", "Number of the primary's term; 0 without one", is(it.epoch)),
         ("txid", "Number of what was applied last (TXID)", is(it.txid)),
@@ -275,6 +290,9 @@ pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Optio
         ("age_seconds", "Since it had everything that the archive had", age),
         ("applied_files_total", "Files of the archive that were applied", is(it.files)),
         ("copies_total", "Full copies that were put in place", is(it.copies)),
+        ("is_streaming", "Whether it streams from the primary now", is(it.is_streaming.into())),
+        ("streamed_parts_total", "Parts of streams that were applied", is(it.parts)),
+        ("is_barred", "Whether it may not take over, as others are listed", is(barred)),
         ("is_failing", "Whether it does not follow now", is(it.last_error.is_some().into())),
     ]
 }

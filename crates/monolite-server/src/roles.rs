@@ -1,11 +1,15 @@
-//! Owns what load balancers and Prometheus are told of the open databases: whether they are
-//! primaries, and how fresh replicas are.
+//! Owns what load balancers, Prometheus and the log are told of the open databases: whether they
+//! are primaries, and how fresh replicas are.
+
+use std::collections::HashMap;
 
 use hyper::{Response, StatusCode};
+use monolite_archive::FollowerStats;
 use serde_json::json;
 
 use crate::answers::{Body, with_type};
 use crate::databases::{OpenNow, primary_of};
+use crate::log;
 use crate::replicas::{Replica, figures};
 
 /// For a load balancer: whether one of the databases that are `open` is fresh enough. A replica
@@ -72,4 +76,61 @@ pub(crate) fn prometheus(open: &[OpenNow], follows: bool) -> String {
         }
     }
     text
+}
+
+/// What the operator was told of each replica, by its name.
+#[derive(Default)]
+pub(crate) struct Told(HashMap<String, FollowerStats>);
+
+impl Told {
+    /// Tells what has changed of those that are open: which replica it is, why it does not stream,
+    /// and why it may not take over.
+    pub(crate) fn tell(&mut self, open: Vec<OpenNow>) {
+        for OpenNow { name, path, replica, .. } in open {
+            let Some(Replica { stats: now, .. }) = replica else {
+                self.0.remove(&name);
+                continue;
+            };
+            let was = self.0.entry(name).or_default();
+            let tell = |what: &str| log::error(&format!("{}: {what}", path.display()));
+            news(was, &now).iter().for_each(|what| tell(what));
+            *was = now;
+        }
+    }
+}
+
+fn news(was: &FollowerStats, now: &FollowerStats) -> Vec<String> {
+    let new = |was: &Option<String>, now: &Option<String>| now.clone().filter(|_| was != now);
+    let ended = |was: &Option<String>, now: &Option<String>, what: &str| {
+        (was.is_some() && now.is_none()).then(|| what.to_owned())
+    };
+    let all = [
+        new(&was.replica, &now.replica).map(|id| format!("this is the replica {id}")),
+        new(&was.stream_error, &now.stream_error)
+            .map(|error| format!("it goes on by the archive: {error}")),
+        ended(&was.stream_error, &now.stream_error, "it streams again"),
+        new(&was.barred, &now.barred),
+        ended(&was.barred, &now.barred, "it may take over again"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_has_each_change_of_a_replica_once() {
+        let mut stats = vec![FollowerStats::default(); 4];
+        stats[1].stream_error = Some("a wrong secret".into());
+        stats[2] = stats[1].clone();
+        stats[2].barred = Some("it may not take over".into());
+        stats[3].replica = Some("7".into());
+        let mut said = stats.windows(2).map(|pair| news(&pair[0], &pair[1]));
+        assert_eq!(said.next().unwrap(), ["it goes on by the archive: a wrong secret"]);
+        assert_eq!(said.next().unwrap(), ["it may not take over"]);
+        let mended = ["this is the replica 7", "it streams again", "it may take over again"];
+        assert_eq!(said.next().unwrap(), mended);
+        assert_eq!(news(&stats[3], &stats[3]), Vec::<String>::new());
+    }
 }

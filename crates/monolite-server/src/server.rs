@@ -30,6 +30,8 @@ use crate::life::{DRAIN, Life, Phase};
 use crate::memory::{End, Memory, Patient};
 use crate::metrics::Metrics;
 use crate::places::{Addresses, Place};
+use crate::replicas::UNCLEAR;
+use crate::roles::Told;
 use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::{Shared, admin, handover, http, log, turns};
@@ -69,8 +71,8 @@ const UNUSED: Duration = Duration::from_secs(300);
 /// How often what is unused, or has changed, is looked for.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// How often, and at what intervals, a file is opened again of which it is not clear yet whether it
-/// is the primary's: another server is just taking over.
+/// How often, and at what intervals, a file is opened again while other servers may take over;
+/// without an end while it is known that one is just doing so.
 const TURN_LOOKS: u32 = 5;
 const TURN_LOOK: Duration = Duration::from_secs(1);
 
@@ -186,8 +188,14 @@ impl Server {
         let mut opened = opens().await;
         if self.config.archive.as_ref().is_some_and(|archive| archive.takeover) {
             // Another server may be taking over at this moment: then this file follows.
-            for _ in 0..TURN_LOOKS {
-                if opened.is_ok() {
+            let (mut looks, mut told) = (0, false);
+            while let Err(error) = &opened {
+                if error.code != UNCLEAR {
+                    looks += 1;
+                } else if !std::mem::replace(&mut told, true) {
+                    log::error(&error.message);
+                }
+                if looks > TURN_LOOKS {
                     break;
                 }
                 sleep(TURN_LOOK).await;
@@ -410,11 +418,14 @@ where
 }
 
 async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
-    let mut ticks = tokio::time::interval(UPKEEP);
+    let (mut ticks, mut told) = (tokio::time::interval(UPKEEP), Told::default());
     loop {
         ticks.tick().await;
         shared.streams.end_expired();
         shared.databases.close_idle(UNUSED);
+        if shared.databases.follow() {
+            told.tell(shared.databases.open_now());
+        }
         shared.authenticator.reload();
         if let Some(tls) = &tls {
             tls.reload();
@@ -425,12 +436,15 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
 #[cfg(test)]
 mod tests {
     use hyper::client::conn::http2;
+    use monolite::Options;
+    use monolite_archive::{Archive, Takeover};
     use tokio::io::{AsyncWriteExt as _, DuplexStream};
     use tokio::task::JoinHandle;
     use tokio::time::Instant;
 
     use super::*;
     use crate::answers::with_type;
+    use crate::archives::ArchiveConfig;
     use crate::memory::charged;
 
     /// Serves a connection in which each request takes so long, and says how long that lasts.
@@ -504,6 +518,30 @@ mod tests {
             () = tokio::time::sleep(Duration::from_secs(3_600)) => {}
         }
         assert_eq!(began.elapsed(), Duration::from_secs(30 * 21));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_waits_for_the_one_that_takes_over_to_say_where_it_begins() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let url = at("archive").display().to_string();
+        let archive = Archive::at(&url).expect("it is an address");
+        let db = Options::new().archive(archive.clone()).open(at("one.db")).expect("it opens");
+        db.read_archived(|_| Ok(())).wait().expect("it is archived");
+        let other = archive.follow(Options::new(), at("two.db")).expect("it follows");
+        let claimed = other.claim(Takeover::Now, &|| true).expect("it may").expect("it goes on");
+        let _ = db.close();
+        let archive = ArchiveConfig { takeover: true, ..ArchiveConfig::of_url(&url) };
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (file, archive) = (Some(at("one.db")), Some(archive));
+        let config = Config { file, archive, listen, ..Config::default() };
+        let server = Server::new(&config).expect("it is right");
+        let mut listens = Box::pin(server.listen());
+        let waited = timeout(TURN_LOOK * TURN_LOOKS * 10, &mut listens).await;
+        assert!(waited.is_err(), "it goes on to wait: {waited:?}");
+        other.promote(claimed).expect("it is the primary's");
+        listens.await.expect("it follows");
+        server.shared.databases.close_all().await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use monolite_archive::{Succession, Takeover};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::archives::ArchiveConfig;
 use crate::databases::InUse;
 use crate::life::Phase;
+use crate::replicas::UNCLEAR;
 use crate::{Shared, log};
 
 /// How often a primary is asked whether it has a successor, and a file is opened that could not be.
@@ -38,22 +39,26 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Has the one database be the primary's when it can be, and follow while another one is, until the
 /// server stops.
 pub(crate) async fn take(shared: Arc<Shared>, config: ArchiveConfig) {
-    let mut told = None;
+    let (mut told, mut is_unclear) = (None, false);
     loop {
         let Ok(entered) = shared.life.enter(Phase::Stops).await else { return };
-        // What fails is in the log.
-        let Ok(used) = shared.databases.get(None, Some(entered)).await else {
-            sleep(LOOK).await;
-            continue;
+        let used = match shared.databases.get(None, Some(entered)).await {
+            Ok(used) => used,
+            // What else fails is in the log.
+            Err(error) => {
+                let was_unclear = std::mem::replace(&mut is_unclear, error.code == UNCLEAR);
+                if is_unclear && !was_unclear {
+                    log::error(&error.message);
+                }
+                sleep(LOOK).await;
+                continue;
+            }
         };
+        is_unclear = false;
         let stats = used.database().stats();
         let role = if used.follower().is_some() { "replica" } else { "primary" };
         if told.replace(role) != Some(role) {
-            let epoch = match used.follower() {
-                Some(follower) => follower.stats().epoch,
-                None => stats.archive.as_ref().map_or(0, |archive| archive.epoch),
-            };
-            tell(&config, role, epoch, used.path());
+            tell(&config, role, epoch_of(&used).await, used.path());
         }
         if used.follower().is_some() {
             match claim(&shared, used).await {
@@ -71,6 +76,21 @@ pub(crate) async fn take(shared: Arc<Shared>, config: ArchiveConfig) {
             drop(used);
             sleep(LOOK).await;
         }
+    }
+}
+
+/// The term, as soon as a follower that was just opened has read it; 0 while the store is away.
+async fn epoch_of(used: &InUse) -> u64 {
+    let until = Instant::now() + LOOK;
+    loop {
+        let epoch = match used.follower() {
+            Some(follower) => follower.stats().epoch,
+            None => used.database().stats().archive.map_or(0, |archive| archive.epoch),
+        };
+        if epoch > 0 || Instant::now() >= until {
+            return epoch;
+        }
+        sleep(LOOK / 50).await;
     }
 }
 

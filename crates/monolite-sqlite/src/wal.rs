@@ -22,12 +22,15 @@
 //! after damage to an acknowledged one.
 
 mod frames;
+mod marker;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
 pub use frames::{Frame, Frames, WalReader};
+pub use marker::MARKER_BYTES;
+pub(crate) use marker::marker_page;
 
 use crate::fletcher::{Order, Sums};
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use monolite_sqlite::lock_holder;
 pub use monolite_sqlite::vfs::WalPosition;
-pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
+pub use monolite_sqlite::wal::{Frame, Frames, MARKER_BYTES, WAL_HEADER_BYTES, WalReader};
 
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::pacer::Pacer;
@@ -61,6 +61,11 @@ pub trait Archive: fmt::Debug + Send + Sync {
     /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Then the write
     /// ends with `CommitUnknown`, and the read with `Timeout`.
     fn time_limit(&self) -> Duration;
+
+    /// Whether followers may stream from it.
+    fn streams(&self) -> bool {
+        false
+    }
 }
 
 /// Why an archive has the opening of its database fail.
@@ -116,6 +121,9 @@ pub trait Archiving: Send + Sync {
     /// durable content should go at once. Must be quick.
     fn awaited(&self);
 
+    /// A write waits until followers have everything committed so far. Must be quick.
+    fn replicates(&self) {}
+
     /// How long the oldest commit has been waiting that is durable and not archived, or that
     /// nothing can be restored; zero when everything is archived. Must be quick.
     fn lag(&self) -> Duration;
@@ -123,6 +131,12 @@ pub trait Archiving: Send + Sync {
     /// What everything that is durable now is archived as, or will be; `None` while that is
     /// not known: before a primary begins, and while a copy of the whole database is due.
     fn token(&self) -> Option<ArchiveToken>;
+
+    /// Why this primary may lack what a predecessor's token names; `None` where it has that, or
+    /// does not know. Must be quick.
+    fn may_lack(&self, _: ArchiveToken) -> Option<String> {
+        None
+    }
 
     /// The WAL is about to begin anew. It nearly always is a moment later.
     fn prepare(&self);
@@ -165,6 +179,9 @@ pub struct ArchiveStats {
     /// How long the oldest commit has been waiting that is on this disk and not archived, in
     /// milliseconds; 0 when there is none.
     pub lag_ms: u64,
+    /// What is left of the primary's lease, in milliseconds: so long followers leave it alone if it
+    /// says nothing from now on. `None` without one.
+    pub lease_left_ms: Option<u64>,
     /// Bytes that were kept beside the database because they had not been archived when the WAL
     /// began anew.
     pub staged_bytes: u64,
@@ -174,6 +191,11 @@ pub struct ArchiveStats {
     /// Why a copy of the whole database is due or under way, if one is. A close does not wait for
     /// it; the next opening makes it.
     pub copies_because: Option<String>,
+    /// How many followers stream.
+    pub followers: u64,
+    /// How many of them a write waits for that is to be
+    /// [replicated](crate::Durability::Replicated), and any of which may be the next primary.
+    pub replicas: u64,
     /// Requests of the store that have failed.
     pub failed_requests: u64,
     /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if
@@ -278,6 +300,10 @@ pub trait Primary: fmt::Debug + Send + Sync {
     /// Everything up to this position is archived, and everything that an earlier process had left:
     /// those who wait for it are answered. The position before all commits says the latter alone.
     fn archived(&self, to: WalPosition);
+
+    /// So many followers, which alone may be the next primary, have everything up to this position
+    /// on their disks, and everything that an earlier process had left.
+    fn replicated(&self, to: WalPosition, count: usize);
 
     /// Another process is the primary of this history. Nothing is acknowledged any more. Those who
     /// wait for the archive get `Fenced` if it `is_certain` that their commits are not in history,

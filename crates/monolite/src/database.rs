@@ -16,7 +16,7 @@ use crate::activity::{Activity, CallKind, Caller, TransactionActivity, events};
 use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
-use crate::call::member::{Body, Member, Once, Repeatable, Submission};
+use crate::call::member::{ArchiveWait, Body, Member, Once, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::{READ_ONLY, WriteQueue};
 use crate::engine::Engine;
@@ -174,8 +174,8 @@ impl<E> Database<E> {
     #[must_use]
     pub fn with_time_limit(&self, limit: Duration) -> Database<E> {
         let Handle { engine, writes, transactions, .. } = &*self.handle;
-        let wait = |_| engine.archive_wait(Durability::Archived, Some(limit));
-        let waits = writes.terms().archive_wait.and_then(wait);
+        let most = engine.archive_limit(Some(limit));
+        let waits = writes.terms().archive_wait.map(|wait| ArchiveWait { limit: most, ..wait });
         let writes = Arc::new(writes.awaiting_archive(waits));
         let transactions = transactions.within(limit);
         let transactions = Transactions { writes: Arc::clone(&writes), ..transactions };
@@ -469,7 +469,13 @@ impl<E> Database<E> {
         E: From<Error>,
     {
         let (caller, limit) = (self.caller(CallKind::Read), self.handle.time_limit);
-        Read::new(self.handle.engine.reads(), caller, limit, Answer::OnceArchived(limit), body)
+        Read::new(
+            self.handle.engine.reads(),
+            caller,
+            limit,
+            Answer::OnceArchived { replicas: None, limit },
+            body,
+        )
     }
 
     /// Returns a moment of the archived history that has every write acknowledged before this call.
@@ -487,6 +493,12 @@ impl<E> Database<E> {
     /// archive has first answered, and while a copy of the whole database is due or under way.
     pub fn archive_token(&self) -> Result<ArchiveToken> {
         self.handle.engine.archive_token()
+    }
+
+    /// Why this primary may lack what a predecessor's `token` names, if it is known to.
+    #[doc(hidden)]
+    pub fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        self.handle.engine.may_lack(token)
     }
 
     /// Returns the rows of a query one by one, as `map` makes them: a

@@ -247,6 +247,9 @@ impl Engine {
         let base = Base::new(options, &opened.path);
         let queue = base.write_queue();
         let archive = ArchiveSide::of(&opened, options, &base.progress);
+        if let Some(last) = options.replica.clone() {
+            opened.wal.set_gate(move |next| last.lets(next));
+        }
         let archived = archive.as_ref();
         let answers = answers(archived, options.queue_capacity, &base.progress);
         let backups = base.backups(&opened, &queue);

@@ -51,6 +51,7 @@
 // the engine, of which none uses one that stands before it, and what is below.
 mod database;
 mod error;
+mod markers;
 mod migrations;
 mod options;
 mod parameters;
@@ -101,6 +102,8 @@ pub use database::Database;
 pub use error::{Constraint, ConstraintKind, Error, ErrorKind, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
 pub use maintenance::{Checked, Checkpointed, Vacuumed};
+#[doc(hidden)]
+pub use markers::{Keeper, LastCommit};
 pub use migrations::{
     Applied, MigrationStatus, Migrations, OnlineRebuild, Planned, PlannedRebuild,
 };
@@ -109,7 +112,6 @@ pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
-#[doc(hidden)]
 pub use replica::Replica;
 pub use stats::{Histogram, NameStats, Stats, name_stats, prometheus};
 #[cfg(feature = "serde")]

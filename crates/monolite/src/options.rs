@@ -11,8 +11,10 @@ use monolite_sqlite::{ConnectionSetup, Setup};
 
 use crate::activity::Activity;
 use crate::archive::Archive;
+use crate::call::member::ArchiveWait;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
+use crate::markers::Last;
 pub use interactive::InteractiveOptions;
 
 /// What an acknowledgement means.
@@ -38,6 +40,24 @@ pub enum Durability {
     /// Costs the time of one upload, which all share that wait meanwhile, and
     /// [`time_limit`](crate::archive::Archive::time_limit) at most.
     Archived,
+    /// The write is on disk, and on the disks of all followers that are listed as replicas, so many
+    /// at least (1 to 255): it survives the machine. Or it is in the archive, if that is sooner.
+    /// Needs an [archive](Options::archive) that streams to followers. Costs a round trip and the
+    /// sync of a follower, and the same time at most. A follower with
+    /// [`Sharing::Shared`] that is killed loses what it has acknowledged if another program
+    /// checkpoints its file before it runs again.
+    Replicated(u8),
+}
+
+impl Durability {
+    /// For what a write waits, and how long.
+    pub(crate) fn archive_wait(self, limit: Duration) -> Option<ArchiveWait> {
+        match self {
+            Durability::Synced | Durability::Buffered => None,
+            Durability::Archived => Some(ArchiveWait { replicas: None, limit }),
+            Durability::Replicated(count) => Some(ArchiveWait { replicas: Some(count), limit }),
+        }
+    }
 }
 
 /// Who else may use the file while it is open here.
@@ -126,6 +146,8 @@ pub struct Options {
     pub(crate) on_slow: Option<OnSlow>,
     pub(crate) setup: Option<Additions>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    /// Of a database that repeats another one's commits.
+    pub(crate) replica: Option<Arc<Last>>,
 }
 
 /// Adds an application's functions to a connection.
@@ -192,6 +214,7 @@ impl Default for Options {
             on_slow: None,
             setup: None,
             archive: None,
+            replica: None,
         }
     }
 }
@@ -548,8 +571,15 @@ impl Options {
     fn check_archive(&self) -> Result<()> {
         let refused = |message| Err(Error::new(ErrorKind::Invalid, message));
         match (&self.archive, self.durability) {
-            (None, Durability::Archived) => {
-                refused("the durability Archived needs an archive; name one with Options::archive")
+            (None, Durability::Archived | Durability::Replicated(_)) => refused(
+                "the durability Archived, or Replicated, needs an archive; name one with \
+                 Options::archive",
+            ),
+            (Some(archive), Durability::Replicated(count)) if count == 0 || !archive.streams() => {
+                refused(
+                    "the durability Replicated(k) needs a k of 1 or more, and an archive that \
+                     streams: Archive::stream_to",
+                )
             }
             (Some(_), Durability::Buffered) => refused(
                 "an archive gets what is on the disk; use the durability Synced or Archived",

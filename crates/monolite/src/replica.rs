@@ -5,10 +5,11 @@
 //! - Nothing but those commits changes the database through its handles.
 //! - A commit of another program, which only `Sharing::Shared` allows, is noticed before the next
 //!   one is repeated, and that is refused then.
+//! - While the WAL has commits, the last one's marker says which state the file has. Before they
+//!   go, the [`Keeper`] has noted it.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::archive::Pages;
 use crate::call::completion::Completion;
@@ -17,13 +18,13 @@ use crate::call::write::Write;
 use crate::database::Database;
 use crate::error::Result;
 use crate::maintenance::REWRITE_LIMIT;
+use crate::markers::{Keeper, Last};
 use crate::options::{Durability, Options, Sharing};
 
 /// A database that repeats the commits of another one.
 pub struct Replica {
     database: Database,
-    /// How many commits the wal-index had counted behind the last one.
-    counted: Arc<AtomicU32>,
+    last: Arc<Last>,
     is_exclusive: bool,
 }
 
@@ -32,16 +33,24 @@ impl Replica {
     /// that concern reads. `why` is what a write through a handle fails with.
     ///
     /// # Errors
-    /// Those of [`Options::open`].
-    pub fn open(options: Options, path: &Path, why: &str) -> Result<Replica> {
+    /// Those of [`Options::open`]; `Storage` when the keeper fails.
+    pub fn open(
+        options: Options,
+        path: &Path,
+        why: &str,
+        keeper: Arc<dyn Keeper>,
+    ) -> Result<Replica> {
+        let last = Arc::new(Last::of(keeper));
+        let replica = Some(Arc::clone(&last));
         let (archive, optimize_every, durability) = (None, None, Durability::Synced);
         let is_exclusive = options.sharing == Sharing::Exclusive;
-        let options = Options { archive, optimize_every, durability, ..options.must_exist() };
+        let options = options.must_exist();
+        let options = Options { archive, replica, optimize_every, durability, ..options };
         let database = options.open(path)?;
         let counted = |writer: &monolite_sqlite::Connection| Ok(writer.commits()?);
         let counted = database.engine().backups().between.run(|| Ok(()), counted)?;
-        let (database, counted) = (database.reading_only(why), Arc::new(counted.into()));
-        Ok(Replica { database, counted, is_exclusive })
+        last.counts(counted);
+        Ok(Replica { database: database.reading_only(why), last, is_exclusive })
     }
 
     /// Whether no other process can open the file.
@@ -55,29 +64,43 @@ impl Replica {
     }
 
     /// Commits the pages of `groups`, oldest first, as one transaction behind which the database
-    /// has `size` pages. Readers keep the snapshots that they have. Blocks.
+    /// has `size` pages. Readers keep the snapshots that they have. A `marker` is on disk with the
+    /// commit, and no part of the database; it fits a page with
+    /// [`MARKER_BYTES`](crate::archive::MARKER_BYTES) to spare. Blocks.
     ///
     /// # Durability
-    /// It is on disk when this returns.
+    /// It is on disk when this returns, with its marker: a process that is killed before has both
+    /// or neither.
     ///
     /// # Errors
     /// `Conflict` when another program has written to the file since the last one; `Storage` for
     /// pages that cannot be read; those of a write of a [`Database`].
-    pub fn repeat(&self, groups: Vec<Box<dyn Pages>>, size: u32) -> Result<()> {
-        self.submit(groups, size, Some(self.counted.load(Ordering::Relaxed)))
+    pub fn repeat(
+        &self,
+        groups: Vec<Box<dyn Pages>>,
+        size: u32,
+        marker: Option<Vec<u8>>,
+    ) -> Result<()> {
+        self.submit(groups, size, marker, Some(self.last.commits()))
     }
 
     /// As [`Replica::repeat`] with the whole of a database, over whatever is there.
     ///
     /// # Errors
     /// As [`Replica::repeat`], but for `Conflict`.
-    pub fn replace(&self, whole: Box<dyn Pages>, size: u32) -> Result<()> {
-        self.submit(vec![whole], size, None)
+    pub fn replace(&self, whole: Box<dyn Pages>, size: u32, marker: Option<Vec<u8>>) -> Result<()> {
+        self.submit(vec![whole], size, marker, None)
     }
 
-    fn submit(&self, pages: Vec<Box<dyn Pages>>, size: u32, after: Option<u32>) -> Result<()> {
+    fn submit(
+        &self,
+        pages: Vec<Box<dyn Pages>>,
+        size: u32,
+        marker: Option<Vec<u8>>,
+        after: Option<u32>,
+    ) -> Result<()> {
         let writes = self.database.engine().queue();
-        let group = Group { pages, size, after, counted: Arc::clone(&self.counted) };
+        let group = Group { pages, size, marker, after, last: Arc::clone(&self.last) };
         let alone = Alone { limit: REWRITE_LIMIT, around: Around::Repeat };
         let caller = Completion::new();
         let terms = writes.terms().of_upkeep("follow");

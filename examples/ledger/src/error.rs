@@ -33,6 +33,8 @@ pub enum LedgerError {
     BalanceTooLarge(i64),
     /// A transfer of this id, with other accounts or another amount, was made before.
     TransferIdTaken(String),
+    /// Another ledger is the primary: where, or empty where that is not known.
+    NotPrimary(String),
     /// The database could not do it.
     Database(monolite::Error),
 }
@@ -53,6 +55,7 @@ impl LedgerError {
             LedgerError::InsufficientFunds { .. }
             | LedgerError::BalanceTooLarge(_)
             | LedgerError::TransferIdTaken(_) => StatusCode::CONFLICT,
+            LedgerError::NotPrimary(_) => StatusCode::SERVICE_UNAVAILABLE,
             LedgerError::Database(error) if is_passing(error.kind()) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -70,6 +73,7 @@ impl LedgerError {
             LedgerError::InsufficientFunds { .. } => "insufficient_funds",
             LedgerError::BalanceTooLarge(_) => "balance_too_large",
             LedgerError::TransferIdTaken(_) => "transfer_id_taken",
+            LedgerError::NotPrimary(_) => "not_primary",
             LedgerError::Database(error) if is_passing(error.kind()) => "unavailable",
             LedgerError::Database(_) => "internal",
         }
@@ -88,6 +92,9 @@ impl LedgerError {
             LedgerError::BalanceTooLarge(id) => format!("account {id} cannot hold that much"),
             LedgerError::TransferIdTaken(id) => {
                 format!("transfer {id:?} was made before, with other accounts or amount")
+            }
+            LedgerError::NotPrimary(address) => {
+                format!("this ledger is not the primary, which is at {address:?}")
             }
             LedgerError::Database(error) if is_passing(error.kind()) => {
                 "not possible right now; send the same request again".into()

@@ -4,15 +4,18 @@
 //! SQL, which is in `store.rs`, and status codes of failures, which are in `error.rs`.
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::StatusCode;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use monolite::archive::ArchiveStats;
-use monolite::{Database, Histogram, Stats};
+use monolite::{Committed, Database, Histogram, Stats};
 use monolite_postgres::Engine;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::error::LedgerError;
 use crate::store::{self, Account, Made, Statement, Transfer};
@@ -42,7 +45,27 @@ pub fn router<D: Engine<Error = LedgerError>>(db: D) -> Router {
 
 /// What Monolite alone tells, to be merged with [`router`].
 pub fn figures(db: Database<LedgerError>) -> Router {
-    Router::new().route("/health", get(health)).route("/stats", get(stats)).with_state(db)
+    Router::new()
+        .route("/health", get(health))
+        .route("/primary", get(primary))
+        .route("/stats", get(stats))
+        .with_state(db)
+}
+
+/// The service of a ledger that follows: it reads `db`, and says for everything else where the
+/// primary is.
+pub fn standby(db: Database<LedgerError>, primary: watch::Receiver<String>) -> Router {
+    let only_reads = move |request: Request, next: Next| {
+        let refused = LedgerError::NotPrimary(primary.borrow().clone());
+        async move {
+            let is_of_primary = ["/health", "/primary"].contains(&request.uri().path());
+            match request.method() {
+                &Method::GET if !is_of_primary => next.run(request).await,
+                _ => refused.into_response(),
+            }
+        }
+    };
+    router(db.clone()).merge(figures(db)).layer(middleware::from_fn(only_reads))
 }
 
 #[derive(Deserialize)]
@@ -105,10 +128,17 @@ async fn transfer<D: Engine<Error = LedgerError>>(
 ) -> Result<(StatusCode, Json<Transfer>)> {
     let Json(new) = body?;
     let transfer = new.check()?;
-    let made = db.transact(async |tx| store::transfer(&tx, &transfer).await).await?;
-    let status = match made {
-        Made::Now => StatusCode::CREATED,
-        Made::Before => StatusCode::OK,
+    // Its id is the key of the commit: a repetition is answered once the first one is as durable
+    // as it was to be, which a transaction that only reads would not wait for.
+    let receipt = json!(transfer).to_string();
+    let body = async |tx| Ok((store::transfer(&tx, &transfer).await?, receipt.clone()));
+    let status = match db.transact_once(&transfer.id, body).await? {
+        Committed::Now { value: Made::Now, .. } => StatusCode::CREATED,
+        Committed::Before { outcome } if outcome != receipt.as_bytes() => {
+            return Err(LedgerError::TransferIdTaken(transfer.id));
+        }
+        // Of a key that has expired the table of transfers knows.
+        Committed::Now { value: Made::Before, .. } | Committed::Before { .. } => StatusCode::OK,
     };
     Ok((status, Json(transfer)))
 }
@@ -139,6 +169,15 @@ async fn statement<D: Engine<Error = LedgerError>>(
 async fn health(State(db): State<Database<LedgerError>>) -> Result<Json<Value>> {
     db.try_write(|tx| Ok(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
     Ok(Json(json!({ "status": "ok" })))
+}
+
+/// For a proxy: 200 at the primary. Of two that say so the one of the later epoch is.
+async fn primary(State(db): State<Database<LedgerError>>) -> Result<Json<Value>> {
+    let archive = db.stats().archive;
+    match archive.as_ref().and_then(|archive| archive.successor.clone()) {
+        Some(successor) => Err(LedgerError::NotPrimary(successor)),
+        None => Ok(Json(json!({ "epoch": archive.map_or(0, |archive| archive.epoch) }))),
+    }
 }
 
 async fn stats(State(db): State<Database<LedgerError>>) -> Json<Value> {

@@ -15,7 +15,7 @@ mod http;
 mod store;
 
 pub use error::LedgerError;
-pub use http::{figures, router};
+pub use http::{figures, router, standby};
 pub use store::{SCHEMA, SCHEMA_ON_POSTGRESQL, create_schema};
 
 /// The guide to web services, whose programs need what this crate needs.

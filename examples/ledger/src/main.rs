@@ -5,11 +5,16 @@
 //! answers its open requests, closes the database and exits. Then the new one opens the file and
 //! listens. Clients see refused connections for that moment, and lose no request. With
 //! `--socket-on-stdin` the service manager holds the socket: connections wait, and none is refused.
+//!
+//! With `--lease` the ledgers of several machines take turns (`turns.rs`). One that was replaced
+//! exits with a failure; the service manager starts it again, and it follows.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
-use std::net::SocketAddr;
+mod turns;
+
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +23,8 @@ use anyhow::Context as _;
 use clap::Parser;
 use monolite::{Database, Durability, Options};
 use monolite_archive::Archive;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Accounts, transfers and statements over HTTP.
 #[derive(Parser)]
@@ -39,6 +43,16 @@ struct Arguments {
     /// restore.
     #[arg(long, requires = "archive")]
     take_over: bool,
+
+    /// With --archive: take turns with the ledgers on other machines. Follow the archive while
+    /// another one is the primary, and take over when that is stopped, or silent for so long.
+    #[arg(long, value_name = "SECONDS", requires = "archive", conflicts_with = "take_over",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    lease: Option<u64>,
+
+    /// With --lease: where clients find this ledger. Default: where it listens.
+    #[arg(long, value_name = "TEXT", requires = "lease")]
+    address: Option<String>,
 
     /// Keep the accounts in this PostgreSQL instead: `postgres://user:password@host/database`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["database", "archive"])]
@@ -66,67 +80,87 @@ struct Arguments {
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     // Catch signals before anything is open: a stop always closes the database.
-    let mut stop = Box::pin(stop_signal()?);
+    let stop = stop_signal()?;
+    let grace = Duration::from_secs(arguments.grace);
     if let Some(url) = &arguments.postgres {
         let db = monolite_postgres::Database::connect(url).await?;
         ledger::create_schema(&db, ledger::SCHEMA_ON_POSTGRESQL).await?;
-        return serve(&arguments, ledger::router(db.with_error()), stop).await;
+        let service = ledger::router(db.with_error());
+        return serve(&listen(&arguments)?, service, stopped(stop), grace).await;
+    }
+    println!("opening {}", arguments.database.display());
+    let (mut options, mut listener) = (Options::new(), None);
+    if let Some(url) = &arguments.archive {
+        let mut archive = Archive::at(url)?.take_over(arguments.take_over);
+        if let Some(lease) = arguments.lease {
+            let listener = listener.insert(listen(&arguments)?);
+            let here = || Ok(format!("http://{}", listener.local_addr()?));
+            let address = arguments.address.clone().map_or_else(here, anyhow::Ok)?;
+            let lease = Duration::from_secs(lease);
+            // A follower that knows of something which it lacks waits for its next look.
+            archive = archive.lease(Some(lease)).interval(lease / 10).address(&address);
+            let path = arguments.database.clone();
+            turns::stand_by(archive.clone(), path, listener, stop.clone()).await?;
+        }
+        // An answer means that the transaction is in the archive.
+        options = options.archive(archive).durability(Durability::Archived);
     }
     let db = tokio::select! {
-        db = open(&arguments) => db?,
-        () = &mut stop => {
+        biased;
+        () = stopped(stop.clone()) => {
             // Nothing is open yet; the thread that waits for the file cannot be stopped.
             println!("stopped before {} was open", arguments.database.display());
             std::process::exit(0);
         }
+        db = open(&arguments, options) => db?,
     };
+    let listener = listener.map_or_else(|| listen(&arguments), Ok)?;
     let service = ledger::router(db.with_error()).merge(ledger::figures(db.with_error()));
-    let served = serve(&arguments, service, stop).await;
-    tokio::task::spawn_blocking(move || db.close()).await?.context("cannot close the database")?;
+    let (replaced, has_turns) = (turns::is_replaced(db.clone()), arguments.lease.is_some());
+    let over = async move {
+        tokio::select! {
+            () = stopped(stop) => {}
+            () = replaced, if has_turns => {}
+        }
+    };
+    let served = serve(&listener, service, over, grace).await;
+    let successor = turns::successor(&db).filter(|_| has_turns);
+    let closed = tokio::task::spawn_blocking(move || db.close()).await?;
+    if let Some(address) = successor {
+        anyhow::bail!("replaced by the primary at {address:?}: start it again, and it follows");
+    }
+    closed.context("cannot close the database")?;
     println!("closed {}", arguments.database.display());
     served
 }
 
 /// Opens the database on a thread that may block, since another process may hold it for a while.
-async fn open(arguments: &Arguments) -> anyhow::Result<Database> {
+async fn open(arguments: &Arguments, options: Options) -> anyhow::Result<Database> {
     let path = arguments.database.clone();
     let patience = Duration::from_secs(arguments.wait);
-    println!("opening {}", path.display());
     let context = format!("cannot open {}", path.display());
-    let options = options(arguments)?;
     let opened = tokio::task::spawn_blocking(move || options.open_wait(path, patience));
     let db = opened.await?.context(context)?;
     ledger::create_schema(&db, ledger::SCHEMA).await.context("cannot create the schema")?;
     Ok(db)
 }
 
-/// With an archive an answer means that the transaction is there.
-fn options(arguments: &Arguments) -> anyhow::Result<Options> {
-    let Some(url) = &arguments.archive else { return Ok(Options::new()) };
-    let archive = Archive::at(url)?.take_over(arguments.take_over);
-    Ok(Options::new().archive(archive).durability(Durability::Archived))
-}
-
-/// Serves until a stop signal, then finishes open requests within the grace period.
+/// Serves until `over` ends, then finishes open requests within the grace period. Connections that
+/// come later wait at the socket.
 async fn serve(
-    arguments: &Arguments,
+    listener: &TcpListener,
     service: axum::Router,
-    stop: impl Future<Output = ()> + Send + 'static,
+    over: impl Future<Output = ()> + Send + 'static,
+    grace: Duration,
 ) -> anyhow::Result<()> {
-    let listener = match arguments.socket_on_stdin {
-        true => inherited().context("the standard input is no socket to listen on")?,
-        false => TcpListener::bind(arguments.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", arguments.listen))?,
-    };
     println!("listening on http://{}", listener.local_addr()?);
+    let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
     let (told, stopping) = oneshot::channel();
     let server = axum::serve(listener, service).with_graceful_shutdown(async {
-        stop.await;
+        over.await;
         // The receiver is gone if the server has failed on its own.
         let _ = told.send(());
     });
-    let grace = Duration::from_secs(arguments.grace);
     tokio::select! {
         served = server.into_future() => served.context("the server failed"),
         () = after(stopping, grace) => {
@@ -136,12 +170,20 @@ async fn serve(
     }
 }
 
-/// The socket that the service manager holds. It outlives this process, with its waiting clients.
-fn inherited() -> std::io::Result<TcpListener> {
-    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let listener = std::net::TcpListener::from(socket);
+/// The socket to serve on: a new one, or that of the service manager, which outlives this process
+/// with its waiting clients.
+fn listen(arguments: &Arguments) -> anyhow::Result<TcpListener> {
+    let listener = match arguments.socket_on_stdin {
+        true => {
+            let socket = TcpListener::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+            socket.local_addr().context("the standard input is no socket to listen on")?;
+            socket
+        }
+        false => TcpListener::bind(arguments.listen)
+            .with_context(|| format!("cannot listen on {}", arguments.listen))?,
+    };
     listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+    Ok(listener)
 }
 
 /// Ends some time after the program was told to stop.
@@ -152,14 +194,23 @@ async fn after(stopping: oneshot::Receiver<()>, grace: Duration) {
     }
 }
 
-/// Ends at Ctrl-C or `SIGTERM`, also if that came before this call.
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+/// Turns true at Ctrl-C or `SIGTERM`.
+fn stop_signal() -> anyhow::Result<watch::Receiver<bool>> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
-    Ok(async move {
+    let (tell, stop) = watch::channel(false);
+    tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    })
+        tell.send_replace(true);
+    });
+    Ok(stop)
+}
+
+/// Ends once the program is to stop.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // The sender lives until it has told.
+    let _ = stop.wait_for(|stops| *stops).await;
 }

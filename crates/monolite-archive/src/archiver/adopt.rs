@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 use monolite_ltx::Txid;
 
-use super::drawn;
 use super::position::{Position, directory_of};
 use crate::catalog::Catalog;
 use crate::comparison::difference;
@@ -27,7 +26,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::{Plan, Target};
-use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecorded, Updated};
+use crate::protocol::{
+    Candidate, Claim, ClaimOutcome, Grounds, Primary, Replicated, Unrecorded, Updated,
+};
+use crate::random::drawn;
 use crate::record::{Epoch, Holder, Lineage, Record, State};
 use crate::requests::{Pace, leader, run};
 use crate::store::Store;
@@ -41,6 +43,8 @@ pub enum Present {
     /// An operator says that it is gone. One that lives on is fenced, and learns so at its next
     /// upload.
     TakeOver,
+    /// Likewise, and writes that were acknowledged as replicated and are not archived may be lost.
+    TakeOverUnreplicated,
 }
 
 /// What came of [`adopt`].
@@ -104,10 +108,15 @@ pub fn adopt(
         lineage: before.as_ref().map_or(drawn_lineage, |record| record.lineage),
         lease: None,
         address: String::new(),
+        stream: String::new(),
         page_size: newest.page_size,
         commit: newest.commit.max(1),
         time: wall_clock::now(),
         unrecorded: Unrecorded::Adopt,
+        replicated: match present {
+            Present::TakeOverUnreplicated => Replicated::MayBeLost,
+            Present::Refuse | Present::TakeOver => Replicated::Nothing,
+        },
     };
     let claimed = match run(&mut Claim::new(candidate, Grounds::Known), store, layout, pace) {
         None => return Ok(None),

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use super::{Archive, drawn};
+use super::Archive;
 use crate::error::Result;
 use crate::plan::Target;
 use crate::probe::probe;
+use crate::random::drawn;
 use crate::record::{Holder, Record};
 use crate::requests::leader;
 use crate::restore::{Restored, restore};

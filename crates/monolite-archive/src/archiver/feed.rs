@@ -84,6 +84,21 @@ impl Taken {
     }
 }
 
+/// What is on the disk behind a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Onward {
+    Nothing,
+    /// These bytes of this generation, while the WAL has it.
+    Range {
+        number: u64,
+        salts: [u32; 2],
+        from: u64,
+        to: u64,
+    },
+    /// It is not known how the WAL has gone on from there.
+    Gone,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -243,6 +258,33 @@ impl Feed {
     /// How far the disk is.
     pub(super) fn synced(&self) -> WalPosition {
         self.durable
+    }
+
+    /// What is on the disk behind `at`, for those who stream it: the rest of the generation that
+    /// has just been let go, or of the one being written.
+    pub(super) fn onward(&self, at: WalPosition) -> Onward {
+        let over = self.over.filter(|(number, _)| *number == at.generation);
+        if let Some((number, Place { salts, end })) = over.filter(|(_, it)| at.offset < it.end) {
+            return Onward::Range { number, salts, from: at.offset, to: end };
+        }
+        let is_at_end = over.is_some_and(|(_, place)| place.end == at.offset);
+        let (live, from) = match self.live {
+            Some(live) if live.number == at.generation => (live, at.offset),
+            Some(live) if is_at_end => (live, WAL_HEADER_BYTES),
+            None if is_at_end => return Onward::Nothing,
+            _ => return Onward::Gone,
+        };
+        let Live { number, salts, .. } = live;
+        let to = if number == self.durable.generation { self.durable.offset } else { from };
+        if from < to { Onward::Range { number, salts, from, to } } else { Onward::Nothing }
+    }
+
+    /// What is on the disk of the generation being written, and neither archived nor staged.
+    pub(super) fn unarchived(&self) -> Onward {
+        let live = self.live.map(|Live { number, from, .. }| (number, from));
+        live.map_or(Onward::Nothing, |(generation, offset)| {
+            self.onward(WalPosition { generation, offset })
+        })
     }
 
     /// Whether a part of the WAL up to `to` is neither archived nor staged.

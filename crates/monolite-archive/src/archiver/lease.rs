@@ -21,7 +21,7 @@ use super::failures::Activity;
 use super::refused::{fenced, not_ours};
 use super::{Archive, Shared};
 use crate::error::Error;
-use crate::protocol::{Primary, Updated};
+use crate::protocol::{Primary, Update, Updated};
 use crate::record::Record;
 use crate::requests::{Pace, boottime, leader, run as run_machine};
 
@@ -79,7 +79,7 @@ impl Term {
 }
 
 impl Shared {
-    fn term(&self) -> MutexGuard<'_, Option<Arc<Term>>> {
+    pub(super) fn term(&self) -> MutexGuard<'_, Option<Arc<Term>>> {
         self.term.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +96,7 @@ impl Shared {
     }
 
     /// Waits so long; `false` when nothing more is uploaded.
-    fn rests(&self, time: Duration) -> bool {
+    pub(super) fn rests(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut control = self.control();
         while !control.is_over {
@@ -135,33 +135,49 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, lease: Duration) {
         if is_over || is_fresh {
             continue;
         }
-        let Ok(mut update) = term.primary().renew() else { continue };
-        let archive = &shared.archive;
-        let mut pace = Renewing { shared, every };
-        let (store, layout) = (archive.store.as_ref(), &archive.layout);
-        let updated = loop {
-            match run_machine(&mut update, store, layout, &mut pace) {
-                Some(Ok(updated)) => break updated,
-                // Until it ends no other change may begin.
-                Some(Err(error)) => {
-                    pace.failed(&error);
-                    if !pace.wait(boottime() + every) {
-                        return;
-                    }
-                }
-                None => return,
-            }
-        };
-        term.primary().updated(&updated);
-        drop(turn);
-        if updated == Updated::Fenced {
-            let error = shared.fenced_by();
-            shared.failed(Activity::Renewal, &error);
-            // A slot that was under way may be history.
-            return engine.fenced(not_ours(&error), false);
+        let Ok(update) = term.primary().renew() else { continue };
+        if !change(shared, engine, &term, update, every) {
+            return;
         }
-        shared.succeeded(Activity::Renewal);
+        drop(turn);
     }
+}
+
+/// Changes the record of a term whose turn the caller has; whether it still is ours. A failure is
+/// followed by a rest of `every`.
+pub(super) fn change(
+    shared: &Shared,
+    engine: &dyn Engine,
+    term: &Term,
+    mut update: Update,
+    every: Duration,
+) -> bool {
+    let archive = &shared.archive;
+    let mut pace = Renewing { shared, every };
+    let (store, layout) = (archive.store.as_ref(), &archive.layout);
+    let updated = loop {
+        match run_machine(&mut update, store, layout, &mut pace) {
+            Some(Ok(updated)) => break updated,
+            // Until it ends no other change may begin.
+            Some(Err(error)) => {
+                pace.failed(&error);
+                if !pace.wait(boottime() + every) {
+                    return false;
+                }
+            }
+            None => return false,
+        }
+    };
+    term.primary().updated(&updated);
+    if updated == Updated::Fenced {
+        let error = shared.fenced_by();
+        shared.failed(Activity::Renewal, &error);
+        // A slot that was under way may be history.
+        engine.fenced(not_ours(&error), false);
+        return false;
+    }
+    shared.succeeded(Activity::Renewal);
+    true
 }
 
 /// The time in which the record is renewed.

@@ -54,16 +54,16 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// A place in history: the end of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The generation of the WAL.
-    pub(super) salts: [u32; 2],
+    pub(crate) salts: [u32; 2],
     /// Where in it the commit ends, in bytes.
-    pub(super) end: u64,
+    pub(crate) end: u64,
 }
 
 impl Place {
     /// That of a slot; `None` where that was of an empty WAL.
-    pub(super) fn of_span(wal: WalSpan) -> Option<Place> {
+    pub(crate) fn of_span(wal: WalSpan) -> Option<Place> {
         let is_known = wal.salts != [0; 2];
         is_known.then_some(Place { salts: wal.salts, end: wal.offset + wal.size })
     }

@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 
 use monolite_ltx::{Timestamp, Txid};
 
-use super::Shared;
 use super::failures::Activity;
+use super::{Archive, Shared};
 use crate::catalog::Catalog;
 use crate::compaction::{SPANS, compact_span, inputs, snapshot, snapshot_at};
 use crate::error::{Error, ErrorKind, Result};
@@ -46,6 +46,18 @@ use crate::retention::{Horizon, Keep, Retention};
 use crate::seen::Seeing;
 use crate::store::{Fetched, Listing, Part, Store, Tag};
 use crate::verify::verify_file;
+
+impl Archive {
+    /// For how long what is archived is kept, counted in time during which a database was open with
+    /// this archive; `None`: for ever. Default: each TXID by itself for an
+    /// hour, and for 30 days what follows the snapshots of those days; of that a moment is kept
+    /// about every 30 seconds for the first hours and every hour later.
+    #[must_use]
+    pub fn keep(mut self, keep: Option<Keep>) -> Archive {
+        self.keep = keep;
+        self
+    }
+}
 
 /// How many new slots wait to be merged before they are forgotten and the archive is listed again:
 /// more than a day of one a second.

@@ -21,13 +21,14 @@ use super::position::{Place, directory_of};
 use super::refused::{another_history, behind, not_ours, nothing_there, of_another, replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
-    Request, Unrecorded, Updated,
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary,
+    Replicated, Reply, Request, Unrecorded, Updated,
 };
 use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
 use crate::seen::Seeing;
 use crate::slot::{Found, Slot};
+use crate::streaming::Peer;
 
 /// How often it is looked for those who write again.
 const GATHER_LOOK: Duration = Duration::from_micros(200);
@@ -308,6 +309,11 @@ impl Uploader<'_> {
             return Err(of_another(record, position));
         }
         position.may_lack |= take_over && !is_ours;
+        let replicated = match position.may_lack {
+            true if take_over => Replicated::MayBeLost,
+            true if !is_released => Replicated::Nothing,
+            _ => Replicated::All,
+        };
         if found.is_none() && position.fence.is_some() && !take_over {
             return Err(nothing_there(position));
         }
@@ -328,10 +334,12 @@ impl Uploader<'_> {
             lineage,
             lease: self.shared.archive.lease,
             address: self.shared.archive.address.to_string(),
+            stream: self.shared.archive.stream_to.as_ref().map_or_else(String::new, Peer::name),
             page_size: page_size.map_err(|error| Error::of_ltx("the database", error))?,
             commit: sizes.1.max(1),
             time: self.shared.now(),
             unrecorded: if take_over { Unrecorded::Adopt } else { Unrecorded::Refuse },
+            replicated,
         })
     }
 
@@ -459,6 +467,7 @@ impl Uploader<'_> {
             feed.archived(taken.place(), oldest);
             shared.look_back(&feed);
             self.stats(|stats| stats.txid = serving.txid.get());
+            shared.seals(&feed, serving.txid, taken.position(), serving.pages);
             if feed.broken.is_some() && !shared.stats().is_restorable {
                 // It lies behind a hole: those who wait are answered when the copy is there.
                 return Ok(Ended::Broken);

@@ -25,19 +25,22 @@ use monolite::archive::Pages;
 use monolite_ltx::{PageSize, Txid, TxidRange};
 
 use super::Shared;
+use super::marker::{Marker, Notes};
 use super::pages::{Changed, IN_MEMORY, Whole};
 use super::place::{Place, scratch_of};
+use super::streamed::{Standing, Streamed, pause};
 use crate::archiver::position::directory_of;
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::{Plan, Target};
-use crate::record::Record;
+use crate::record::{Fence, Record};
 use crate::requests::leader;
 use crate::restore::restore;
 use crate::slot::Slot;
 use crate::store::{Part, Store};
+use crate::streaming::Peer;
 
 /// After so many intervals without a new slot it is looked whether there are later ones.
 const LOOK_PARTS: u32 = 30;
@@ -59,6 +62,9 @@ pub(super) struct Following {
     pub(super) place: Place,
     /// As it was read last.
     pub(super) record: Option<Record>,
+    pub(super) notes: Arc<Notes>,
+    /// What was streamed since the last slot that was applied, if all of it is in the file.
+    pub(super) streamed: Option<Streamed>,
     /// The slot to ask for. All between this and what is applied are fences.
     pub(super) next: Txid,
     /// When something came, or everything was listed; `None` before.
@@ -72,18 +78,33 @@ impl Following {
     pub(super) fn run(mut self) -> Following {
         let interval = self.shared.archive.interval;
         let mut rest = interval;
+        let (mut again, mut pausing) = (Instant::now(), interval);
         while !self.shared.is_ending() {
             let then = Instant::now();
+            self.tells_who();
             match self.turn() {
                 Ok(true) => rest = Duration::ZERO,
                 Ok(false) => {
                     self.shared.had_all(then);
                     rest = interval;
+                    let Some(peer) = self.peer().filter(|_| again <= Instant::now()) else {
+                        self.shared.rest(rest);
+                        continue;
+                    };
+                    match self.stream(&peer) {
+                        Ok(true) => (rest, pausing) = (Duration::ZERO, interval),
+                        Ok(false) => pausing = interval,
+                        Err(error) => {
+                            self.shared.streams(Some(&error));
+                            again = Instant::now() + pausing;
+                            pausing = pause(pausing, interval);
+                        }
+                    }
                 }
                 Err(error) => {
                     rest = (rest.max(interval) * 2).min(REST.max(interval));
                     // Until it is mended, each look is at everything.
-                    self.looked = None;
+                    self.looked = self.looked.filter(|_| self.streamed.is_some());
                     if self.shared.failed(&error) {
                         break;
                     }
@@ -96,7 +117,13 @@ impl Following {
 
     /// Applies what comes next, if something does.
     pub(super) fn turn(&mut self) -> Result<bool> {
-        let Some(looked) = self.looked.filter(|_| self.is_certain()) else {
+        let is_first = self.looked.is_none();
+        if is_first && self.streamed.is_some() && self.is_known() {
+            // As before a kill: a list would lose what was streamed.
+            self.look_at_record()?;
+            self.looked = Some(Instant::now());
+        }
+        let Some(looked) = self.looked.filter(|_| self.is_known()) else {
             return self.catch_up();
         };
         let turned = match self.next_slot() {
@@ -105,7 +132,7 @@ impl Following {
         };
         if turned {
             self.looked = Some(Instant::now());
-        } else if looked.elapsed() > self.shared.archive.interval * LOOK_PARTS {
+        } else if is_first || looked.elapsed() > self.shared.archive.interval * LOOK_PARTS {
             // An archive that is gone has no next slot either.
             self.look_at_record()?;
             self.looked = Some(Instant::now());
@@ -180,13 +207,23 @@ impl Following {
         if record.is_some_and(|record| record.needs_copy(applied, next)) {
             return self.catch_up();
         }
+        if self.streamed.is_some() && !self.is_certain() {
+            match self.standing(file)? {
+                Standing::IsAmong { is_all } => {
+                    self.has_slot(next, is_all);
+                    return Ok(true);
+                }
+                Standing::LeadsOn => self.place.to = next.get(),
+                Standing::Unknown => return self.catch_up(),
+            }
+        }
         self.apply(&[file])?;
         self.passes_to(next);
         Ok(true)
     }
 
     /// Everything up to `txid` is applied, or a fence.
-    fn passes_to(&mut self, txid: Txid) {
+    pub(super) fn passes_to(&mut self, txid: Txid) {
         self.next = txid.next().unwrap_or(txid);
         self.shared.reached(self.place.from, txid);
     }
@@ -206,7 +243,22 @@ impl Following {
         self.look_at_record()?;
         let nothing = || Error::new(ErrorKind::NotFound, "no files are there");
         let newest = catalog.newest().ok_or_else(nothing)?;
-        self.must_reach(newest)?;
+        let bound = self.bound()?;
+        Following::must_reach(newest, bound.unwrap_or(0))?;
+        // What it has of a stream is told by slots from here on.
+        self.streamed = None;
+        let mut why = "another program has written to the file, or removed its WAL";
+        if bound.is_none() {
+            why = "what the primary had streamed was lost with it";
+            if !self.is_succeeded(newest) {
+                self.must_not_be_needed()?;
+                self.place.replica = None;
+            }
+            self.place.is_spoiled = true;
+        }
+        // From here on slots have all of it, or a copy undoes it.
+        let from = self.place.from;
+        (self.place.to, self.place.epoch) = (bound.unwrap_or(from).max(from), None);
         let (mut lost, mut vanished, mut has_come) = (Vec::new(), None, false);
         while let Some(applied) = self.applied().filter(|_| !self.place.is_spoiled) {
             let files = match Plan::onward(&catalog.without(&lost), applied, newest) {
@@ -239,12 +291,52 @@ impl Following {
                 }
             }
         }
-        self.replace("another program has written to the file", &catalog, newest)
+        self.replace(why, &catalog, newest)
     }
 
-    /// Whether the file has nothing from behind `newest`.
-    fn must_reach(&self, newest: Txid) -> Result<()> {
-        if self.place.to <= newest.get() {
+    /// Whether the archive up to `newest` has content of a later primary than the one that has
+    /// streamed. That had all which was acknowledged: it was a replica itself, or an operator has
+    /// said that it may lack some.
+    fn is_succeeded(&self, newest: Txid) -> bool {
+        let (Some(record), Some(epoch)) = (&self.record, self.place.epoch) else { return false };
+        let has_copy = |fence: &Fence| fence.epoch > epoch && fence.copied_at.is_some();
+        record.fences.iter().any(has_copy)
+            || record.owner(record.below_fences(newest)).is_some_and(|owner| owner > epoch)
+    }
+
+    /// Whether others have what this file has acknowledged as a replica: it keeps that until a
+    /// successor has archived its own.
+    fn must_not_be_needed(&self) -> Result<()> {
+        let mut listed = self.record.iter().flat_map(|record| &record.replicas);
+        if !listed.any(|listed| Some(*listed) == self.place.replica) {
+            return Ok(());
+        }
+        let message = "no successor of the primary has archived yet what this file has as a \
+                       replica; this waits until one has";
+        Err(Error::new(ErrorKind::Gap, message))
+    }
+
+    /// Where it is to stream from.
+    fn peer(&self) -> Option<Peer> {
+        let peer = self.shared.archive.stream_from.as_ref()?;
+        if !peer.address.is_empty() {
+            return Some(peer.clone());
+        }
+        let address = self.record.as_ref().map_or("", |record| &record.stream);
+        (!address.is_empty()).then(|| peer.at(address))
+    }
+
+    /// Says which replica this is, while it is known what the file has.
+    pub(super) fn tells_who(&self) {
+        let replica = self.place.replica.filter(|_| self.is_known());
+        let mut progress = self.shared.progress();
+        progress.replica = replica;
+        progress.look_at_list();
+    }
+
+    /// Whether a file that may have everything up to `to` has nothing from behind `newest`.
+    fn must_reach(newest: Txid, to: u64) -> Result<()> {
+        if to <= newest.get() {
             return Ok(());
         }
         let message =
@@ -258,6 +350,7 @@ impl Following {
         let Some(last) = files.last().map(|file| file.txids.max().get()) else {
             return Ok(());
         };
+        self.streamed = None;
         if !self.is_certain() {
             self.place.begin(last, &self.path)?;
             self.commit(files)?;
@@ -296,26 +389,38 @@ impl Following {
                 groups.push(Box::new(changed));
             }
         }
-        let repeat = |groups: Vec<_>| match groups.is_empty() {
-            true => Ok(()),
-            false => self.shared.replica.repeat(groups, size),
-        };
-        if let Err(error) = repeat(groups) {
-            if error.kind() != monolite::ErrorKind::Conflict {
-                return Err(local(error));
-            }
-            self.place.is_spoiled = true;
-            self.place.write(&self.path)?;
-            return Err(Error::new(ErrorKind::Conflict, error.to_string()));
+        let Some(last) = files.last().map(|last| last.txids.max()) else { return Ok(()) };
+        // A copy may come that belongs to a fence at its end.
+        let at = self.record.as_ref().map_or(last, |record| record.below_fences(last));
+        if !groups.is_empty() {
+            self.repeat(groups, size, &Marker::of_slot(self.place.from.max(at.get())))?;
         }
         self.shared.note_applied(files);
-        if let Some(last) = files.last() {
-            // A copy may come that belongs to a fence at its end.
-            let record = self.record.as_ref();
-            let last = last.txids.max();
-            self.is_at(record.map_or(last, |record| record.below_fences(last)));
-        }
+        self.is_at(at);
         Ok(())
+    }
+
+    /// What a commit has beside its pages, where the file has parts or may get some.
+    fn marked(&self, marker: &Marker) -> Result<Option<Vec<u8>>> {
+        let has = self.shared.archive.stream_from.is_some() || self.place.has_parts();
+        has.then(|| marker.encode(self.shared.page_size)).transpose()
+    }
+
+    /// Commits pages. A file that another program has written to is spoiled.
+    pub(super) fn repeat(
+        &mut self,
+        groups: Vec<Box<dyn Pages>>,
+        size: u32,
+        marker: &Marker,
+    ) -> Result<()> {
+        let marker = self.marked(marker)?;
+        let Err(error) = self.shared.replica.repeat(groups, size, marker) else { return Ok(()) };
+        if error.kind() != monolite::ErrorKind::Conflict {
+            return Err(local(error));
+        }
+        (self.place.is_spoiled, self.place.replica) = (true, None);
+        self.place.write(&self.path)?;
+        Err(Error::new(ErrorKind::Conflict, error.to_string()))
     }
 
     /// The file is that of `txid`, and on disk.
@@ -324,7 +429,7 @@ impl Following {
         self.shared.reached(self.place.from, txid);
     }
 
-    fn must_fit(&self, page_size: PageSize) -> Result<()> {
+    pub(super) fn must_fit(&self, page_size: PageSize) -> Result<()> {
         let is = self.shared.page_size;
         if page_size == is {
             return Ok(());
@@ -341,7 +446,7 @@ impl Following {
         let (store, layout) = self.archive();
         let scratch = scratch_of(&self.path);
         let (target, at) = newest_of(catalog, self.record.as_ref())?;
-        self.must_reach(target)?;
+        Following::must_reach(target, self.place.to)?;
         self.shared.copies(why);
         match fs::remove_file(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -353,7 +458,8 @@ impl Following {
         self.must_fit(restored.page_size)?;
         let whole = Whole::open(&scratch, restored.pages, restored.page_size)?;
         self.place.begin(target.get(), &self.path)?;
-        self.shared.replica.replace(Box::new(whole), restored.pages).map_err(local)?;
+        let marker = self.marked(&Marker::of_slot(at.get()))?;
+        self.shared.replica.replace(Box::new(whole), restored.pages, marker).map_err(local)?;
         self.lists = 0;
         self.place.is_spoiled = false;
         (self.place.from, self.place.to) = (at.get(), at.get());

@@ -5,10 +5,11 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | 1; others are refused |
+//! | `format` | 1; 2 where the file may have parts of a stream; others are refused |
 //! | `lineage` | of the archive's leader record; none where it has none, as Litestream's |
 //! | `from` | the file has everything up to this TXID; 0 while it is not there yet |
 //! | `to` | it may have more, up to this one |
+//! | `replica` | drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
 //!
@@ -18,6 +19,11 @@
 //! content that it has after the file's last TXID, whatever it had before. So everything from
 //! `from` on to some TXID not before `to`, applied as **one** commit, gives the state of that TXID,
 //! and no reader sees another.
+//!
+//! What was streamed may be in no slot yet. From the first part on, what the file has is said by
+//! [markers](super::marker), and `from` and `to` say nothing. `to` bounds it in memory as a token
+//! does: what the leader record says of the token of `epoch` and `to` is where all of it is, or
+//! that it is not in history.
 
 use std::fs;
 use std::io;
@@ -26,11 +32,14 @@ use std::path::{Path, PathBuf};
 use monolite::archive::names::with_ending;
 use serde::{Deserialize, Serialize};
 
+use super::marker::{Marker, Notes};
 use crate::archiver::position::{Identity, directory_of, write};
 use crate::error::{Error, Result};
-use crate::record::Lineage;
+use crate::record::{Epoch, Lineage, ReplicaId};
 
 const FORMAT: u32 = 1;
+/// With parts, of which a reader of 1 would not know.
+const STREAMED: u32 = 2;
 const NAME: &str = "follows.json";
 
 /// Where a followed file is.
@@ -40,6 +49,11 @@ pub(super) struct Place {
     pub(super) lineage: Option<Lineage>,
     pub(super) from: u64,
     pub(super) to: u64,
+    /// The more may be parts that a primary of this epoch has streamed.
+    #[serde(skip)]
+    pub(super) epoch: Option<Epoch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replica: Option<ReplicaId>,
     pub(super) is_spoiled: bool,
     settled: Option<Identity>,
 }
@@ -47,7 +61,17 @@ pub(super) struct Place {
 impl Place {
     /// Of a file that is not there.
     pub(super) fn nowhere(lineage: Option<Lineage>) -> Place {
-        Place { format: FORMAT, lineage, from: 0, to: 0, is_spoiled: false, settled: None }
+        let (epoch, replica, settled) = (None, None, None);
+        Place {
+            format: FORMAT,
+            lineage,
+            from: 0,
+            to: 0,
+            epoch,
+            replica,
+            is_spoiled: false,
+            settled,
+        }
     }
 
     /// That of the file at `path`; `None` when it follows nothing.
@@ -63,8 +87,9 @@ impl Place {
             Error::corrupt(format!("{record}: {why}; delete it and {path}, and follow anew"))
         };
         let place: Place = serde_json::from_slice(&text).map_err(|it| wrong(it.to_string()))?;
-        if place.format != FORMAT || place.from > place.to {
-            return Err(wrong(format!("format {}; this reads {FORMAT}", place.format)));
+        let is_known = [FORMAT, STREAMED].contains(&place.format);
+        if !is_known || place.from > place.to {
+            return Err(wrong(format!("format {}; this reads {STREAMED}", place.format)));
         }
         Ok(Some(place))
     }
@@ -76,6 +101,7 @@ impl Place {
 
     /// The file at `path` follows nothing any more.
     pub(super) fn forget(path: &Path) -> Result<()> {
+        Notes::forget(path)?;
         let record = directory_of(path).join(NAME);
         match fs::remove_file(&record) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -99,7 +125,11 @@ impl Place {
     /// what is in the WAL into it.
     pub(super) fn settle(&mut self, path: &Path) -> Result<()> {
         let wal = fs::metadata(with_ending(path, "-wal"));
-        if self.from < self.to || self.is_spoiled || wal.is_ok_and(|wal| wal.len() > 0) {
+        if self.from < self.to
+            || self.is_spoiled
+            || self.has_parts()
+            || wal.is_ok_and(|wal| wal.len() > 0)
+        {
             return Ok(());
         }
         let settled = Identity::settled(path);
@@ -107,10 +137,34 @@ impl Place {
         self.write(path)
     }
 
-    /// The file may be anything from here up to `to` from now on.
+    /// The file may be anything from here up to `to` from now on, all of it of slots.
     pub(super) fn begin(&mut self, to: u64, path: &Path) -> Result<()> {
-        (self.to, self.settled) = (to.max(self.to), None);
+        (self.to, self.epoch, self.settled) = (to.max(self.to), None, None);
         self.write(path)
+    }
+
+    /// Whether the file may have parts, so that its markers alone tell what it has.
+    pub(super) fn has_parts(&self) -> bool {
+        self.format == STREAMED
+    }
+
+    /// The file may have parts from now on. The note of its marker is there.
+    pub(super) fn streams(&mut self, path: &Path) -> Result<()> {
+        (self.format, self.settled) = (STREAMED, None);
+        self.write(path)
+    }
+
+    /// The file has this state, by its markers. Without one, it is not known what a file with parts
+    /// has.
+    pub(super) fn is_marked(&mut self, marker: Option<&Marker>) {
+        match marker {
+            Some(Marker { from, to, streamed }) => {
+                (self.from, self.to) = (*from, *to);
+                self.epoch = streamed.as_ref().map(|streamed| streamed.epoch);
+            }
+            None if self.has_parts() => (self.is_spoiled, self.replica) = (true, None),
+            None => {}
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Owns how the file of a former primary becomes one that follows, without that anything is lost
-//! which it alone has: its *orphan*.
+//! which it alone has: its *orphan*. A replica that does not know any more what it has leaves one,
+//! too.
 //!
 //! # Format
 //! `<database>.orphan-<epoch>-<TXID>.ltx`: an LTX file of the pages that differ from the state
@@ -46,6 +47,7 @@ use crate::restore::{Restored, restore};
 use crate::store::sync_directory;
 
 const NO_RECORD: &str = "there is no leader record";
+const NO_FILES: &str = "no files are there";
 
 /// Has the file at `path`, which was that of `position`, follow the archive; its orphan, if there
 /// is one.
@@ -58,20 +60,14 @@ pub(super) fn rejoin(
     let record = leader(store, layout)?;
     let record = record.ok_or_else(|| Error::new(ErrorKind::NotFound, NO_RECORD))?;
     let fence = successor(&record, position, path)?;
-    let options = Options::new().readers(1).must_exist();
-    let closed = options.open(path).and_then(|database| database.close());
-    closed.map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
+    empty_wal(path)?;
     let common = match fence {
         Some(fence) => Txid::new(fence.get() - 1),
         None => Catalog::read(store, layout)?.newest(),
     };
-    let common = common.ok_or_else(|| Error::new(ErrorKind::NotFound, "no files are there"))?;
+    let common = common.ok_or_else(|| Error::new(ErrorKind::NotFound, NO_FILES))?;
     let base = scratch_of(path);
-    remove(&base)?;
-    let restored = match restore(store, layout, Target::Txid(common), &base) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Gap) => None,
-        restored => Some(restored?),
-    };
+    let restored = restored(archive, common, &base)?;
     let (epoch, lineage) = (position.epoch, record.lineage);
     let orphan = Orphan { path, epoch, lineage, common, restored: restored.as_ref() };
     let has_orphan = orphan.write(&base)?;
@@ -99,9 +95,48 @@ pub(super) fn rejoin(
     Ok(Some(orphan.name()).filter(|name| name.exists()))
 }
 
+/// Keeps what the file at `path` has, which follows and does not know any more what that is: its
+/// orphan, if it differs from the newest state. Where the record does not list it as a replica,
+/// others have all that was acknowledged, and none is written.
+pub(super) fn without_marker(
+    archive: &Archive,
+    path: &Path,
+    place: &Place,
+) -> Result<Option<PathBuf>> {
+    let (store, layout) = (&*archive.store, &archive.layout);
+    let record = leader(store, layout)?
+        .filter(|record| place.replica.is_some_and(|replica| record.replicas.contains(&replica)));
+    let Some(Record { epoch, lineage, .. }) = record else { return Ok(None) };
+    empty_wal(path)?;
+    let common = Catalog::read(store, layout)?.newest();
+    let common = common.ok_or_else(|| Error::new(ErrorKind::NotFound, NO_FILES))?;
+    let base = scratch_of(path);
+    let restored = restored(archive, common, &base)?;
+    let orphan = Orphan { path, epoch, lineage, common, restored: restored.as_ref() };
+    let has_orphan = orphan.write(&base)?;
+    remove(&base)?;
+    Ok(has_orphan.then(|| orphan.name()))
+}
+
+/// Brings the WAL of the file at `path` into it, which shows that no process has it open.
+fn empty_wal(path: &Path) -> Result<()> {
+    let options = Options::new().readers(1).must_exist();
+    let closed = options.open(path).and_then(|database| database.close());
+    closed.map_err(|error| Error::invalid(format!("{}: {error}", path.display())))
+}
+
+/// Restores the state after `txid` to `base`, where that state is kept.
+fn restored(archive: &Archive, txid: Txid, base: &Path) -> Result<Option<Restored>> {
+    remove(base)?;
+    match restore(&*archive.store, &archive.layout, Target::Txid(txid), base) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Gap) => Ok(None),
+        restored => restored.map(Some),
+    }
+}
+
 /// The first fence behind what the file has archived; `None` where it was released and nothing
 /// came.
-fn successor(record: &Record, position: &Position, path: &Path) -> Result<Option<Txid>> {
+pub(super) fn successor(record: &Record, position: &Position, path: &Path) -> Result<Option<Txid>> {
     let path = path.display();
     if !position.is_of_history(record) {
         let message = format!("{path} is of another database than the archive, {}", record.lineage);

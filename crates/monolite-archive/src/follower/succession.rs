@@ -29,12 +29,15 @@ use monolite_ltx::Txid;
 use super::following::Following;
 use super::place::Place;
 use super::{Follower, of};
+use crate::archiver::fenced;
 use crate::archiver::position::{Identity, Position, directory_of};
-use crate::archiver::{drawn, fenced};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Unrecorded};
+use crate::protocol::{
+    Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Replicated, Unrecorded,
+};
 use crate::protocol::{Update, Updated};
-use crate::record::Holder;
+use crate::random::drawn;
+use crate::record::{Holder, ReplicaId};
 use crate::requests::{Pace, boottime, leader, run};
 
 /// How much longer than its lease a primary must have been silent: clocks of two machines do not
@@ -55,12 +58,17 @@ pub enum Takeover {
     /// When a primary with a [lease](crate::Archive::lease) is closed, or was silent for all of it
     /// by the clock of this machine; one without a lease never is replaced so.
     WhenVacant,
+    /// At once, though this follower may lack writes that were acknowledged as replicated, and they
+    /// are lost then: an operator says so.
+    Forced,
 }
 
 /// An epoch that [`Follower::claim`] has taken, for [`Follower::promote`].
 #[derive(Debug)]
 pub struct Succession {
     claimed: Box<Claimed>,
+    /// Which replica has claimed; `None` where it did not matter.
+    replica: Option<ReplicaId>,
 }
 
 impl Succession {
@@ -85,11 +93,15 @@ impl Follower {
         when: Takeover,
         goes_on: &dyn Fn() -> bool,
     ) -> monolite::Result<Option<Succession>> {
-        let mut pace = Standing { follower: self, when, goes_on };
-        // The thread that follows has compared the lineage.
-        while pace.wait(boottime()) {
-            let record = self.shared.progress().record.clone();
-            let Some(record) = record else {
+        let mut pace = Standing { follower: self, when, goes_on, replica: None };
+        while pace.goes_on() {
+            let (record, replica) = {
+                let progress = self.shared.progress();
+                (progress.record.clone(), progress.replica)
+            };
+            pace.replica = replica;
+            // The thread that follows has compared the lineage.
+            let Some(record) = record.filter(|_| pace.wait(boottime())) else {
                 thread::sleep(LOOK);
                 continue;
             };
@@ -99,18 +111,30 @@ impl Follower {
                 lineage: record.lineage,
                 lease: archive.lease,
                 address: archive.address.to_string(),
+                stream: String::new(),
                 page_size: self.shared.page_size,
                 commit: 1,
                 time: (archive.clock)(),
                 unrecorded: Unrecorded::Refuse,
+                replicated: match (when, replica) {
+                    (Takeover::Forced, _) => Replicated::MayBeLost,
+                    (_, Some(replica)) => Replicated::By(replica),
+                    (_, None) => Replicated::Nothing,
+                },
             };
             let mut claim = match when {
-                Takeover::Now => Claim::new(candidate, Grounds::Known),
+                Takeover::Now | Takeover::Forced => Claim::new(candidate, Grounds::Known),
                 Takeover::WhenVacant => Claim::new(candidate, Grounds::Silence(MARGIN)),
             };
             match run(&mut claim, &*archive.store, &archive.layout, &mut pace) {
-                None => break,
-                Some(Ok(ClaimOutcome::Taken(claimed))) => return Ok(Some(Succession { claimed })),
+                None => {}
+                Some(Ok(ClaimOutcome::Taken(claimed))) => {
+                    let is_listed = !claimed.record().replicas.is_empty();
+                    return Ok(Some(Succession {
+                        claimed,
+                        replica: replica.filter(|_| is_listed),
+                    }));
+                }
                 Some(Ok(ClaimOutcome::Lost)) if when == Takeover::WhenVacant => {}
                 Some(Ok(ClaimOutcome::Lost)) => {
                     let record = leader(&*archive.store, &archive.layout).map_err(of)?;
@@ -145,7 +169,8 @@ impl Follower {
             return Err(of(error));
         }
         let path = following.path.clone();
-        let settled = self.close_settled(&path)?;
+        // One with parts that are not archived has more than that: it is uploaded as a whole.
+        let settled = self.close_settled(&path)?.filter(|_| following.is_certain());
         let lineage = following.place.lineage.ok_or_else(|| of(Error::invalid("no lineage")))?;
         let position = Position::behind_fence(lineage, holder, epoch, fence, &path, settled);
         let noted = position.and_then(|position| position.write(&directory_of(&path)));
@@ -154,7 +179,7 @@ impl Follower {
 
     /// Has the record list the fence, and the file have everything below it.
     fn catch_up(&self, following: &mut Following, succession: Succession) -> Result<()> {
-        let claimed = succession.claimed;
+        let Succession { claimed, replica } = succession;
         let fence = claimed.fence();
         let below = if claimed.is_handed_over() { fence.get() } else { fence.get() - 1 };
         let mut primary = Primary::new(*claimed)?;
@@ -172,9 +197,17 @@ impl Follower {
             None => return Err(pace.late()),
         }
         while following.next <= fence {
-            // A list has everything that is there, also what a slot would not lead to.
-            following.looked = None;
-            let Err(error) = following.turn() else { continue };
+            // A list has everything that is there, also what a slot would not lead to. Where parts
+            // are in the file, the slots say which of them are.
+            following.looked = following.looked.filter(|_| following.streamed.is_some());
+            let error = match following.turn() {
+                Ok(true) => continue,
+                Ok(false) => {
+                    following.streamed = None;
+                    continue;
+                }
+                Err(error) => error,
+            };
             if !error.is_transient() && error.kind() != ErrorKind::Gap {
                 return Err(error);
             }
@@ -183,8 +216,13 @@ impl Follower {
                 return Err(pace.late());
             }
         }
+        if replica.is_some() && following.place.replica != replica {
+            let message =
+                "the file has lost what it had acknowledged as a replica: promote another";
+            return Err(Error::new(ErrorKind::Gap, message));
+        }
         let is_below = following.next > fence && following.place.from < fence.get();
-        assert!(following.is_certain() && is_below, "the file is the state below the fence");
+        assert!(following.is_known() && is_below, "the file has the state below the fence");
         Ok(())
     }
 
@@ -211,6 +249,18 @@ struct Standing<'a> {
     follower: &'a Follower,
     when: Takeover,
     goes_on: &'a dyn Fn() -> bool,
+    /// Which replica claims. One that becomes another claims anew.
+    replica: Option<ReplicaId>,
+}
+
+impl Standing<'_> {
+    fn goes_on(&self) -> bool {
+        let is_over = {
+            let progress = self.follower.shared.progress();
+            progress.over.is_some() || progress.is_ending
+        };
+        !is_over && (self.goes_on)()
+    }
 }
 
 impl Pace for Standing<'_> {
@@ -220,17 +270,17 @@ impl Pace for Standing<'_> {
 
     fn wait(&mut self, until: Duration) -> bool {
         loop {
-            let (is_over, is_current) = {
+            let (is_another, is_current) = {
                 let progress = self.follower.shared.progress();
                 let is_current = progress.reached >= progress.stats.newest
                     && progress.stats.last_error.is_none();
-                (progress.over.is_some() || progress.is_ending, is_current)
+                (progress.replica != self.replica, is_current)
             };
-            if is_over || !(self.goes_on)() {
+            if is_another || !self.goes_on() {
                 return false;
             }
             let left = until.saturating_sub(self.now());
-            if left.is_zero() && (is_current || self.when == Takeover::Now) {
+            if left.is_zero() && (is_current || self.when != Takeover::WhenVacant) {
                 return true;
             }
             thread::sleep(if left.is_zero() { LOOK } else { left.min(LOOK) });

@@ -7,7 +7,8 @@
 //! 2. A record of another holder is left alone unless there are [`Grounds`]. So is one of a later
 //!    epoch than the grounds are for, as a store may be away for hours in between. Silence is one
 //!    only of a holder with a lease, and counts from a read that was answered: a store that was
-//!    away for both says nothing of the holder.
+//!    away for both says nothing of the holder. One that names replicas is taken by a claimant
+//!    alone that has what they have ([`Replicated`]): the swap fails if they have changed.
 //! 3. Swap it for one of the next epoch. Lost: back to 1.
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
 //!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
@@ -35,7 +36,7 @@ use monolite_ltx::{Header, PageSize, Timestamp, Txid};
 use super::swap::{Swap, Swapped};
 use super::{Machine, Reply, Request, Step};
 use crate::error::{Error, ErrorKind};
-use crate::record::{Epoch, Fence, Holder, Lineage, Record, State as RecordState};
+use crate::record::{Epoch, Fence, Holder, Lineage, Record, ReplicaId, State as RecordState};
 use crate::slot::{Found, Place, Slot};
 use crate::store::Tag;
 
@@ -57,6 +58,8 @@ pub struct Candidate {
     pub lease: Option<Duration>,
     /// Where clients will find it.
     pub address: String,
+    /// Where it streams to followers; empty where it does not.
+    pub stream: String,
     /// Size of the database's pages; a fence says it where no file is below it.
     pub page_size: PageSize,
     /// Size of the database in pages, at least 1; likewise.
@@ -66,6 +69,21 @@ pub struct Candidate {
     pub time: Timestamp,
     /// What to do about files without a record.
     pub unrecorded: Unrecorded,
+    /// What it has of writes that were acknowledged as replicated.
+    pub replicated: Replicated,
+}
+
+/// What a claimant has of the writes that were acknowledged as replicated and are not archived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replicated {
+    /// All: its file is the one that has acknowledged them.
+    All,
+    /// What this follower has acknowledged.
+    By(ReplicaId),
+    /// Nothing.
+    Nothing,
+    /// An operator says that they may be lost.
+    MayBeLost,
 }
 
 /// What allows a claimant to take another holder's epoch.
@@ -338,8 +356,22 @@ impl Claim {
         if !is_free && let Some(until) = self.silent_at(record, now) {
             return Ok(Some(Step::Wait(until)));
         }
+        let may_lack = match self.candidate.replicated {
+            Replicated::All | Replicated::MayBeLost => false,
+            Replicated::By(replica) => !record.replicas.contains(&replica),
+            Replicated::Nothing => true,
+        };
+        if may_lack && !record.replicas.is_empty() {
+            return match self.grounds {
+                Grounds::Silence(_) => Ok(Some(Step::Wait(look_at(record, now)))),
+                Grounds::Known => Err(not_replicated(record)),
+            };
+        }
         let taken = record.taken_by(self.candidate.holder, self.ttl());
-        let taken = self.signed(taken.ok_or_else(last_epoch)?);
+        let mut taken = self.signed(taken.ok_or_else(last_epoch)?);
+        if self.candidate.replicated == Replicated::MayBeLost {
+            taken.has_replicas(Vec::new());
+        }
         assert!(taken.epoch > record.epoch, "an epoch is taken once");
         self.began = now;
         self.state = Stage::Write(Swap::new(taken, Some(tag)));
@@ -354,6 +386,7 @@ impl Claim {
     fn signed(&self, mut record: Record) -> Record {
         record.has_lease = self.candidate.lease.is_some();
         record.address.clone_from(&self.candidate.address);
+        record.stream.clone_from(&self.candidate.stream);
         record
     }
 
@@ -368,9 +401,7 @@ impl Claim {
         };
         self.watched = Some((seen.0, seen.1, since));
         let end = since.saturating_add(record.ttl()).saturating_add(margin);
-        let look = now.saturating_add(record.ttl() / LOOKS);
-        // A TTL of nothing must not become a loop without a rest.
-        let look = look.max(now.saturating_add(Duration::from_millis(1)));
+        let look = look_at(record, now);
         if !record.has_lease {
             return Some(look);
         }
@@ -484,6 +515,22 @@ impl Claim {
             _ => lost(),
         }
     }
+}
+
+/// When to look again at a record that is another's.
+fn look_at(record: &Record, now: Duration) -> Duration {
+    // A TTL of nothing must not become a loop without a rest.
+    now.saturating_add((record.ttl() / LOOKS).max(Duration::from_millis(1)))
+}
+
+fn not_replicated(record: &Record) -> Error {
+    let names: Vec<String> = record.replicas.iter().map(ReplicaId::to_string).collect();
+    let message = format!(
+        "writes were acknowledged as replicated that the archive and this file may lack: promote \
+         the follower {} instead, which has them; --lose-replicated loses them",
+        names.join(" or ")
+    );
+    Error::invalid(message)
 }
 
 fn lost() -> Step<Outcome> {

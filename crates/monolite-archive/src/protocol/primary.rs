@@ -9,7 +9,7 @@ use super::deletion::{Covered, Deletion};
 use super::fill::{Fill, Filled};
 use super::update::{Update, Updated};
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::{Epoch, Fence, Record, State};
+use crate::record::{Epoch, Fence, Record, ReplicaId, State};
 use crate::seen::Seen;
 use crate::slot::Slot;
 use crate::store::Tag;
@@ -104,6 +104,13 @@ impl Primary {
         is_serving && now.saturating_sub(self.renewed) < until
     }
 
+    /// For how long claimants leave it alone if it does nothing from `now` on; `None` without a
+    /// lease.
+    pub fn lease_left(&self, now: Duration) -> Option<Duration> {
+        let left = self.record.ttl().saturating_sub(now.saturating_sub(self.renewed));
+        (self.record.has_lease && !self.is_fenced).then_some(left)
+    }
+
     /// Serves from now on, at `address`; what was below the fence has been read. `carried_to` says
     /// where what the last primary had not uploaded is in history at the latest
     /// ([`Fence::carried_to`]); `None` leaves what was said before.
@@ -157,6 +164,14 @@ impl Primary {
         self.update(|_| {})
     }
 
+    /// Says in the record who has all that was acknowledged as replicated.
+    ///
+    /// # Errors
+    /// Those of [`serve`](Primary::serve).
+    pub fn has_replicas(&mut self, replicas: Vec<ReplicaId>) -> Result<Update> {
+        self.update(|record| record.has_replicas(replicas))
+    }
+
     /// Gives the epoch up, after the last upload. A group that met a fence may be left; whether it
     /// is history is unknown then.
     ///
@@ -167,7 +182,10 @@ impl Primary {
         if self.fill == Filling::InFlight {
             return Err(Error::invalid("a slot is in flight"));
         }
-        self.update(|record| record.state = State::Released)
+        self.update(|record| {
+            record.state = State::Released;
+            record.has_replicas(Vec::new());
+        })
     }
 
     fn update(&mut self, change: impl FnOnce(&mut Record)) -> Result<Update> {

@@ -207,7 +207,9 @@ fn what_is_no_record_is_refused_by_kind() {
     let kind = |text: &str| Record::decode(text.as_bytes()).unwrap_err().kind();
     assert_eq!(kind(""), ErrorKind::Corrupt);
     assert_eq!(kind(&text[..text.len() - 1]), ErrorKind::Corrupt);
-    assert_eq!(kind(&text.replace("\"format\":1", "\"format\":2")), ErrorKind::Unsupported);
+    assert_eq!(kind(&text.replace("\"format\":1", "\"format\":3")), ErrorKind::Unsupported);
+    // Of replicas, and there are none.
+    assert_eq!(kind(&text.replace("\"format\":1", "\"format\":2")), ErrorKind::Corrupt);
     assert_eq!(kind(&text.replace("\"epoch\":1,", "\"epoch\":0,")), ErrorKind::Corrupt);
     assert_eq!(kind(&text.replace("0000000000000028", "0000000000000002")), ErrorKind::Corrupt);
     assert_eq!(kind(&text.replace("0000000000000028", "0000000000000000")), ErrorKind::Corrupt);

@@ -9,7 +9,7 @@ use monolite_archive::{
     Keep, Layout, Lineage, Store, Target,
     internals::{
         ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Horizon,
-        Level, Machine, Pace, Primary, Retention, Slot, Unrecorded, restore, run,
+        Level, Machine, Pace, Primary, Replicated, Retention, Slot, Unrecorded, restore, run,
     },
 };
 use monolite_ltx::{
@@ -231,11 +231,13 @@ impl<S: Store> Archive<S> {
             lineage: Lineage::from_bits(5),
             lease: None,
             address: String::new(),
+            stream: String::new(),
             page_size: PAGE_SIZE,
             commit: moment.pages.len() as u32,
             time,
             // The snapshot that it begins with is there before the first record.
             unrecorded: Unrecorded::Adopt,
+            replicated: Replicated::Nothing,
         };
         let outcome = self.run(&mut Claim::new(candidate, Grounds::Known)).unwrap();
         let ClaimOutcome::Taken(claimed) = outcome else { panic!("nobody else is there") };

@@ -130,7 +130,7 @@ pub(crate) fn count(path: &Path) -> i64 {
     db.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap()
 }
 
-pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < Duration::from_secs(20), "it takes too long until {what}");

@@ -84,7 +84,7 @@ impl Bench {
     fn has_lost(&self, token: ArchiveToken) {
         let error = self.record().locate(token).unwrap_err();
         assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
-        assert!(error.to_string().contains("took over without it"), "{error}");
+        assert!(error.to_string().contains("may be lost"), "{error}");
     }
 
     /// A write more is archived: the one token stays good, and the other one lost.

@@ -15,19 +15,24 @@ use monolite::archive::ArchiveToken;
 use monolite::rusqlite::{self, Connection, OpenFlags, types::ValueRef};
 use monolite::{Database, Durability, ErrorKind, Options, Sharing};
 use monolite_archive::{
-    Follower, Layout, Store as _, Txid,
+    Archive, Follower, Layout, Store as _, Txid,
     internals::{Catalog, Level, Present, adopt},
 };
 
 use crate::archive::{TestPace, compact_level};
 use crate::archiving::{Bench, create, insert, wait_until};
 use crate::gaps::gaps;
+use crate::wire::{SLOTS, Wire};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn follow(bench: &Bench, sharing: Sharing) -> Follower {
+    follow_with(bench, bench.archive(), sharing)
+}
+
+fn follow_with(bench: &Bench, archive: Archive, sharing: Sharing) -> Follower {
     let options = Options::new().readers(4).wal_limit_bytes(8 << 20).sharing(sharing);
-    bench.archive().time_limit(LIMIT).follow(options, followed(bench)).unwrap()
+    archive.time_limit(LIMIT).follow(options, followed(bench)).unwrap()
 }
 
 fn followed(bench: &Bench) -> PathBuf {
@@ -194,12 +199,18 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Has a primary write `groups`, and reads beside it.
-fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
+/// Has a primary write `groups`, and reads beside it. With a wire it streams, and slots are few.
+fn every_read_is_of_the_primary(sharing: Sharing, groups: i64, wire: Option<&Wire>) {
     let bench = Bench::new();
     fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
     let archive = bench.archive().time_limit(LIMIT);
-    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let options = Options::new().durability(Durability::Archived);
+    let options = match wire {
+        None => options.archive(archive),
+        Some(wire) => {
+            options.archive(wire.primary(archive.interval(SLOTS))).durability(Durability::Synced)
+        }
+    };
     let db = options.open(bench.file()).unwrap();
     let sql = "CREATE TABLE beat(n); INSERT INTO beat VALUES (0);
                CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE INDEX i ON t(v)";
@@ -207,7 +218,10 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
     let (states, is_over) = (&States::default(), &AtomicBool::new(false));
     let look = |db: &Database| db.read(|tx| state(tx)).wait().unwrap();
     states.note(look(&db));
-    let (follower, path) = (&follow(&bench, sharing), followed(&bench));
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let archive = bench.archive();
+    let archive = wire.map_or(archive.clone(), |wire| wire.follower(archive.interval(SLOTS / 4)));
+    let (follower, path) = (&follow_with(&bench, archive, sharing), followed(&bench));
     thread::scope(|scope| {
         let ends = Ends(is_over);
         let own = |_| scope.spawn(move || read_own(states, is_over, follower));
@@ -221,6 +235,10 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
             if n % 100 == 0 {
                 db.vacuum().wait().unwrap();
             }
+            if wire.is_some() && n % 7 == 0 {
+                // The WAL begins anew.
+                db.checkpoint().wait().unwrap();
+            }
         }
         let token = db.archive_token().unwrap();
         let last = follower.read_at(token, |tx| state(tx)).unwrap();
@@ -232,7 +250,9 @@ fn every_read_is_of_the_primary(sharing: Sharing, groups: i64) {
     });
     db.close().unwrap();
     let stats = follower.stats();
-    assert!(stats.files >= groups as u64 && stats.copies == 0, "{stats:?}");
+    assert!(wire.is_some() || stats.files >= groups as u64, "{stats:?}");
+    assert!(wire.is_none() || stats.parts > 20, "{stats:?}");
+    assert_eq!(stats.copies, 0, "{stats:?}");
     assert_eq!((stats.last_error, stats.lag_ms), (None, 0));
     follower.database().close().unwrap();
     is_same(&bench);
@@ -252,12 +272,33 @@ fn groups(least: i64) -> i64 {
 
 #[test]
 fn every_read_of_a_shared_file_is_of_a_state_of_the_primary() {
-    every_read_is_of_the_primary(Sharing::Shared, groups(250));
+    every_read_is_of_the_primary(Sharing::Shared, groups(250), None);
 }
 
 #[test]
 fn every_read_of_an_exclusive_file_is_of_a_state_of_the_primary() {
-    every_read_is_of_the_primary(Sharing::Exclusive, groups(250));
+    every_read_is_of_the_primary(Sharing::Exclusive, groups(250), None);
+}
+
+#[test]
+fn every_read_of_a_stream_is_of_a_state_of_the_primary() {
+    every_read_is_of_the_primary(Sharing::Shared, groups(400), Some(&Wire::new()));
+}
+
+#[test]
+fn stream_that_is_cut_goes_on_where_it_was_or_by_the_archive() {
+    let (wire, is_over) = (&Wire::new(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let ends = Ends(is_over);
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(fastrand::u64(100..600)));
+                wire.cut(Duration::from_millis(fastrand::u64(0..2) * fastrand::u64(..300)));
+            }
+        });
+        every_read_is_of_the_primary(Sharing::Exclusive, groups(400), Some(wire));
+        drop(ends);
+    });
 }
 
 #[test]

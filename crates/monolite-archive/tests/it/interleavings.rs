@@ -7,8 +7,8 @@ use monolite_archive::{
     Epoch, Error, ErrorKind, Layout, Lineage, MemoryStore, Record, State, Store,
     internals::{
         Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Fence, Fill, Filled, Grounds,
-        Holder, Level, Machine, Primary, Reply, Request, Slot, Step, Unrecorded, Updated,
-        carry_out, leader,
+        Holder, Level, Machine, Primary, ReplicaId, Replicated, Reply, Request, Slot, Step,
+        Unrecorded, Updated, carry_out, leader,
     },
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, TxidRange};
@@ -67,10 +67,12 @@ impl Scene {
             lineage: Lineage::from_bits(9),
             lease: Some(TTL),
             address: String::new(),
+            stream: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(1000),
             unrecorded: Unrecorded::Refuse,
+            replicated: Replicated::Nothing,
         }
     }
 
@@ -890,6 +892,48 @@ fn waits_an_hour(scene: &mut Scene, mut fails: impl FnMut(Duration) -> bool) -> 
         }
     }
     false
+}
+
+#[test]
+fn record_that_lists_replicas_is_taken_by_one_of_them_alone() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let replicas = [7, 8].map(ReplicaId::from_bits);
+    let lists = |primary: &mut Primary, replicas: &[ReplicaId]| {
+        let mut update = primary.has_replicas(replicas.to_vec()).unwrap();
+        let updated = scene.to_end(&mut update, None).unwrap();
+        primary.updated(&updated);
+    };
+    lists(&mut primary, &replicas);
+    let with = |replicated| Candidate { replicated, ..Scene::candidate(2) };
+    for lacking in [Replicated::Nothing, Replicated::By(ReplicaId::from_bits(9))] {
+        let mut known = Claim::new(with(lacking), Grounds::Known);
+        let error = scene.to_end(&mut known, None).unwrap_err();
+        assert!(error.to_string().contains(&replicas[1].to_string()), "{error}");
+        // One that waits looks again and again, however long the primary is silent.
+        let mut waiting = Claim::new(with(lacking), Grounds::Silence(Duration::ZERO));
+        let mut now = scene.now;
+        for _ in 0..100 {
+            let Step::Ask(request) = waiting.step(None, now) else { panic!("it reads the record") };
+            let step = waiting.step(Some(scene.done(&request)), now);
+            let Step::Wait(until) = step else { panic!("it waits, not {step:?}") };
+            now = until.max(now + TTL);
+        }
+    }
+    // It read a record that lists it, and is taken off before it swaps that.
+    let mut claim = Claim::new(with(Replicated::By(replicas[0])), Grounds::Known);
+    let write = scene.until(&mut claim, None, |it| matches!(it, Request::WriteRecord(..)));
+    lists(&mut primary, &replicas[1..]);
+    assert!(scene.to_end(&mut claim, Some(scene.done(&write))).is_err());
+    let mut claim = Claim::new(with(Replicated::By(replicas[1])), Grounds::Known);
+    let claimed = taken(scene.to_end(&mut claim, None));
+    assert_eq!(claimed.record().replicas, replicas[1..]);
+    // The primary of before changes nothing any more.
+    let mut update = primary.has_replicas(Vec::new()).unwrap();
+    assert_eq!(scene.to_end(&mut update, None).unwrap(), Updated::Fenced);
+    // What an operator gives up is given up, and nothing holds up others after it.
+    let mut lost = Claim::new(with(Replicated::MayBeLost), Grounds::Known);
+    assert!(taken(scene.to_end(&mut lost, None)).record().replicas.is_empty());
 }
 
 #[test]

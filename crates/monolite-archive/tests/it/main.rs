@@ -24,12 +24,15 @@ mod programs;
 #[cfg(feature = "s3")]
 mod proxies;
 mod readers;
+mod replicas;
 mod restoring;
 mod resuming;
 mod schedules;
 mod stores;
 mod story;
+mod streams;
 mod takeover;
 mod takeovers;
 mod upkeep;
+mod wire;
 mod world;

@@ -10,7 +10,7 @@ use monolite_archive::{
     Tag,
     internals::{
         Call, Candidate, Claim, ClaimOutcome, Fault, FaultyStore, Filled, Grounds, Holder, Primary,
-        Reply, Request, SlotId, Unrecorded, carry_out, run,
+        Replicated, Reply, Request, SlotId, Unrecorded, carry_out, run,
     },
 };
 use monolite_ltx::{PageSize, Timestamp, Txid};
@@ -289,10 +289,12 @@ fn claim(holder: u128) -> Claim {
         lineage: Lineage::from_bits(1),
         lease: None,
         address: String::new(),
+        stream: String::new(),
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(0),
         unrecorded: Unrecorded::Refuse,
+        replicated: Replicated::Nothing,
     };
     Claim::new(candidate, Grounds::Known)
 }

@@ -31,8 +31,8 @@ use monolite_archive::{
     Epoch, Fetched, Layout, Lineage, Listing, MemoryStore, Part, Record, Result, State, Store, Tag,
     internals::{
         Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fault, FaultyStore,
-        Fill, Filled, Found, Grounds, Holder, Level, Machine, Place, Primary, Reply, Request, Slot,
-        SlotId, Step, Unrecorded, Update, Updated, carry_out,
+        Fill, Filled, Found, Grounds, Holder, Level, Machine, Place, Primary, Replicated, Reply,
+        Request, Slot, SlotId, Step, Unrecorded, Update, Updated, carry_out,
     },
 };
 use monolite_ltx::{
@@ -433,6 +433,7 @@ impl World {
             lineage: LINEAGE,
             lease: Some(TTL),
             address: String::new(),
+            stream: String::new(),
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(self.now.as_millis() as i64),
@@ -440,6 +441,7 @@ impl World {
                 Beginning::Nothing => Unrecorded::Refuse,
                 Beginning::Slots | Beginning::Level => Unrecorded::Adopt,
             },
+            replicated: Replicated::Nothing,
         }
     }
 

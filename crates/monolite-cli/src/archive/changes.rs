@@ -69,7 +69,11 @@ const HALF: &str = "stopped; it may be taken over or not, and a primary that was
 pub(super) fn take(arguments: &Adopt) -> Result<()> {
     let archive = Watched::open(&arguments.archive)?;
     let url = &arguments.archive.url;
-    let present = if arguments.take_over { Present::TakeOver } else { Present::Refuse };
+    let present = match (arguments.take_over, arguments.lose_replicated) {
+        (false, _) => Present::Refuse,
+        (true, false) => Present::TakeOver,
+        (true, true) => Present::TakeOverUnreplicated,
+    };
     let mut pace = Patience { archive: &archive, start: Instant::now(), error: None };
     let database = arguments.database.as_deref();
     let adopted = archive

@@ -86,7 +86,8 @@ Have a file that follows be the primary's, at once: an operator says so.
 The primary, if it is alive, is fenced: it archives nothing more, and its writes end with \
 `Fenced`. FILE gets everything that is archived, and goes on when its program opens it with the \
 archive, without uploading a copy. A FILE that is not there is restored. `monolite follow` must \
-not run with it. Where it fails, FILE follows as before, and the same command goes on.";
+not run with it. Where it fails, FILE follows as before, and the same command goes on; the primary \
+may be fenced by then.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
@@ -203,6 +204,10 @@ pub(crate) struct Adopt {
     /// Also when a primary has it: it is gone for good, or is to be stopped by this
     #[arg(long)]
     pub(crate) take_over: bool,
+
+    /// Also when writes were acknowledged that only its replicas have (Durability::Replicated)
+    #[arg(long, requires = "take_over")]
+    pub(crate) lose_replicated: bool,
 }
 
 #[derive(Args, Debug)]
@@ -213,6 +218,11 @@ pub(crate) struct Follow {
     /// The file that follows
     #[arg(value_name = "FILE", value_parser = super::files::file())]
     pub(crate) file: PathBuf,
+
+    /// Stream from the primary, if it does. SECRET is a file with the secret that both sides have,
+    /// 16 bytes or more, without white space at its end
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) stream: Option<PathBuf>,
 
     /// Become the primary's file when the primary is closed or silent
     #[arg(long)]
@@ -252,6 +262,10 @@ pub(crate) struct Promote {
     /// Where clients will find the new primary
     #[arg(long, value_name = "TEXT")]
     pub(crate) address: Option<String>,
+
+    /// Also when writes were acknowledged that only other followers have (Durability::Replicated)
+    #[arg(long)]
+    pub(crate) lose_replicated: bool,
 }
 
 #[derive(Args, Debug)]

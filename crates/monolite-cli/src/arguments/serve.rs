@@ -80,6 +80,16 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) takeover: bool,
 
+    /// As the primary, let followers stream from this address, within milliseconds: in a private
+    /// network, as nothing is encrypted
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) stream_listen: Option<String>,
+
+    /// File with the secret of the stream: 16 random bytes or more, the same on all machines. A
+    /// follower streams from where the primary listens
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stream_secret_file: Option<PathBuf>,
+
     /// Address and port to listen on; a port of 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long)]
     pub(crate) listen: Option<SocketAddr>,

@@ -26,7 +26,7 @@ fn of_replica(replica: &Json) -> Vec<Value> {
     let behind = words::count(number("newest").saturating_sub(number("txid")), "TXID");
     let epoch = number("epoch");
     let mut what = format!("replica of {primary}, epoch {epoch}, {behind} behind");
-    if let Some(error) = replica["last_error"].as_str() {
+    for error in ["last_error", "barred"].iter().filter_map(|name| replica[name].as_str()) {
         what += &format!(": {error}");
     }
     let age = replica["age_ms"].as_f64();

@@ -2,6 +2,7 @@
 //! primary that writes; and what it says at its end.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -181,6 +182,51 @@ fn goes_on(directory: &Path, file: &Path) {
     db.close().expect("it closes");
     let copies = std::fs::read_dir(directory.join("archive/ltx/9")).expect("it is there").count();
     assert_eq!(copies, 1);
+}
+
+#[test]
+fn file_that_streams_has_what_is_not_archived_yet() {
+    let directory = tempfile::tempdir().expect("it works");
+    let directory = directory.path();
+    let at = |name: &str| directory.join(name).display().to_string();
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free one").local_addr();
+    let address = free.expect("it has one").to_string();
+    for (name, secret) in [("secret", "a secret of tests\n"), ("other", "another one's secret")] {
+        std::fs::write(directory.join(name), secret).expect("it is written");
+    }
+    let archive = Archive::at(&at("archive")).expect("it is an address");
+    // What is not waited for is archived in a minute.
+    let archive = archive.interval(PATIENCE).stream_to(&address, b"a secret of tests");
+    let db = Options::new().archive(archive).open(directory.join("shop.db")).expect("it opens");
+    let create = "CREATE TABLE t(id INTEGER PRIMARY KEY, v, pad)";
+    db.write(|tx| tx.execute_batch(create)).wait().expect("it is written");
+    db.read_archived(|_| Ok(())).wait().expect("it is archived");
+    let start = |file: &str, secret: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+        command.args(["follow", &at("archive"), &at(file), "--stream", &at(secret), "--json"]);
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let mut stranger = start("other.db", "other");
+    let said = BufReader::new(stranger.stdout.take().expect("it is piped")).lines();
+    let mut said = said.map(|line| line.expect("it is read"));
+    let refused = said.find(|line| line.contains("stream_error\":\""));
+    let refused = refused.expect("it goes on by the archive");
+    assert!(refused.contains("give both sides the same secret"), "{refused}");
+    stranger.kill().expect("it is killed");
+    stranger.wait().expect("it has ended");
+    let mut child = start("copy.db", "secret");
+    let streams = || db.stats().archive.is_some_and(|archive| archive.followers == 1);
+    wait_until("it streams", streams);
+    let began = Instant::now();
+    for n in 1..=10 {
+        group(&db, n);
+        wait_until("it has it", || rows(&directory.join("copy.db")) == n);
+    }
+    assert!(began.elapsed() < PATIENCE, "before it is archived");
+    child.kill().expect("it is killed");
+    child.wait().expect("it has ended");
+    db.close().expect("it closes");
 }
 
 #[test]

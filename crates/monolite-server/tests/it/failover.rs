@@ -3,11 +3,14 @@
 use std::num::NonZeroU32;
 
 use monolite::Options;
+use monolite::archive::ArchiveToken;
 use monolite_archive::{Archive, Takeover};
+use monolite_server::ArchiveConfig;
 use serde_json::json;
 
-use crate::admin::agent;
+use crate::admin::{agent, get};
 use crate::replica::{ask, look, primary_with, token_of, wait_until};
+use crate::served::Served;
 
 /// Where the successor says that it is.
 const NEXT: &str = "https://next.example.com";
@@ -25,6 +28,9 @@ fn primary_that_was_replaced_says_so_and_by_whom() {
     let record = next.leader().unwrap().unwrap();
     assert!(record.has_lease, "a standby may take over");
     assert_eq!((look(&one).0, primary.health()), (200, 200));
+    let now = get(&format!("{}/now", primary.admin));
+    let left = &now["databases"][0]["stats"]["archive"]["lease_left_ms"];
+    assert!(left.as_u64().is_some_and(|left| left <= 1_000), "{now}");
     let file = archive.path().join("next.db");
     let follower = next.follow(Options::new(), &file).unwrap();
     let claimed = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
@@ -50,6 +56,18 @@ fn primary_that_was_replaced_says_so_and_by_whom() {
     let metrics = metrics.into_body().read_to_string().unwrap();
     assert!(metrics.contains("monolite_server_is_primary 0\n"), "{metrics}");
     db.close().unwrap();
+    // A write that the old primary had not archived is refused as at a replica.
+    let known: ArchiveToken = known.parse().unwrap();
+    let lost = ArchiveToken { txid: known.txid + 100, ..known }.to_string();
+    let next = Served::with(|_, config| {
+        config.file = Some(file);
+        config.archive = Some(ArchiveConfig::of_url(archive.path().to_str().unwrap()));
+    });
+    let own = token_of(&next, "INSERT INTO t VALUES (4)");
+    let read = |token| ask(&next, Some(token), "SELECT count(*) FROM t");
+    let (status, _, error) = read(&lost);
+    assert_eq!((status, &error["code"]), (410, &json!("TOKEN_LOST")), "{error}");
+    assert_eq!([&known.to_string(), &token, &own].map(|token| read(token).0), [200; 3]);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A server that follows another one's archive: it reads, also what a client has just written, and
 //! says where to write.
 
+use std::net::TcpListener;
+use std::num::NonZeroU8;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use monolite::Options;
 use monolite::archive::ArchiveToken;
 use monolite_archive::{Archive, Target};
-use monolite_server::ArchiveConfig;
+use monolite_server::{ArchiveConfig, FollowConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -316,6 +318,90 @@ fn role_and_lag_are_told() {
     }
     let text = metrics(&primary);
     assert!(text.contains("monolite_server_is_primary 1\n") && !text.contains("monolite_replica"));
+}
+
+#[test]
+fn replica_that_streams_has_writes_before_they_are_archived() {
+    let (archive, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&secret, "a secret of tests\n").unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // By the archive it has what is waited for, and otherwise lags by 10 seconds.
+    let interval = Duration::from_secs(10);
+    let url = archive.path().to_str().unwrap();
+    let primary = Archive::at(url).unwrap().interval(interval);
+    let primary = primary.stream_to(&address, b"a secret of tests");
+    let db = Options::new().archive(primary).open(directory.path().join("one.db")).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait().unwrap();
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let replica = Served::with(|directory, config| {
+        let text = format!("url = '{url}'\nstream_secret_file = '{}'", secret.path().display());
+        config.file = Some(directory.join("copy.db"));
+        config.follow = Some(toml::from_str(&text).unwrap());
+    });
+    let metric = |name: &str| {
+        let answer = agent().get(format!("{}/metrics", replica.admin)).call().unwrap();
+        let text = answer.into_body().read_to_string().unwrap();
+        let name = format!("monolite_replica_{name}{{database=\"default\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+    };
+    let sees = |count: u32| {
+        let (status, _, result) = ask(&replica, None, "SELECT count(*) FROM t");
+        assert_eq!(status, 200, "{result}");
+        result["response"]["result"]["rows"][0][0]["value"] == *count.to_string()
+    };
+    sees(0);
+    wait_until("it streams", || metric("is_streaming") == Some(1));
+    let since = Instant::now();
+    for count in 1..=20 {
+        db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait().unwrap();
+        wait_until("it has it", || sees(count));
+    }
+    let took = since.elapsed();
+    assert!(took < interval, "20 writes one after the other: {took:?}");
+    assert!(metric("streamed_parts_total") >= Some(20), "each came as a part");
+    drop(replica);
+    db.close().unwrap();
+}
+
+#[test]
+fn server_streams_to_a_server_and_waits_for_it() {
+    let archive = tempfile::tempdir().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&secret, "a secret of tests\n").unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let primary = primary_with(archive.path(), |archive| {
+        archive.stream_listen = Some(address.clone());
+        archive.stream_secret_file = Some(secret.path().into());
+        archive.replicated_writes = NonZeroU8::new(1);
+    });
+    let replica = Served::with(|directory, config| {
+        let mut follow = FollowConfig::of(archive.path().to_str().unwrap());
+        follow.stream_secret_file = Some(secret.path().into());
+        config.file = Some(directory.join("copy.db"));
+        config.follow = Some(follow);
+    });
+    assert_eq!(
+        value(&replica, &token_of(&primary, "DELETE FROM t"), "SELECT count(*) FROM t"),
+        "0"
+    );
+    wait_until("it streams", || {
+        get(&format!("{}/now", replica.admin))["databases"][0]["replica"]["is_streaming"] == true
+    });
+    let token = token_of(&primary, "INSERT INTO t VALUES (7)");
+    assert_eq!(value(&replica, &token, "SELECT sum(x) FROM t"), "7");
+    // It is listed for writes alone that wait.
+    wait_until("it is listed", || {
+        get(&format!("{}/now", primary.admin))["databases"][0]["stats"]["archive"]["replicas"] == 1
+    });
+    // Another one, which does not stream, says that it may not take over.
+    let other = self::replica(archive.path());
+    assert_eq!(ask(&other, None, "SELECT 1").0, 200);
+    let health = |of: &Served| look(&format!("{}/health", of.admin)).1[0].clone();
+    wait_until("it says so", || health(&other)["alarms"] == json!(["ReplicaBarred"]));
+    let listed = health(&replica);
+    assert_eq!((&listed["alarms"], &listed["replica"]["barred"]), (&json!([]), &json!(null)));
+    assert_eq!(listed["replica"]["replica"].as_str().map(str::len), Some(32), "its name");
 }
 
 #[test]

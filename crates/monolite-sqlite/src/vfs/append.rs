@@ -17,6 +17,19 @@
 //! To every connection, this one included, it is the commit of another process: readers keep the
 //! snapshot that they have, and see the new header when they take the next.
 //!
+//! # Markers
+//! A commit may have a *marker*: bytes of the caller's that are on disk with it, and with no other.
+//! It is the commit's first frame, of a page behind the end of the database. That page is never
+//! part of the database, because in `wal.c` and `pager.c`
+//! - a page behind the size of the snapshot is not read (`getPageNormal` gives zeros);
+//! - a checkpoint passes frames of pages behind the size (`iDbpage>mxPage` in `walCheckpoint`), and
+//!   of the others only takes the last one of each page, if a reader's snapshot allows it;
+//! - where the database grows later, it grows with frames of its new pages behind the marker, and
+//!   the last frame of a page counts. The lock page never gets one, so no marker has its number.
+//!
+//! A WAL that begins anew, or is cut, takes the markers with it, and asks the
+//! [gate](super::WalControl::set_gate) before: for a commit from here, when the header is written.
+//!
 //! # Invariants
 //! - Nothing is visible before all frames are in the file, and entered.
 //! - What fails before that leaves frames without a meaning, which the next commit overwrites.
@@ -36,7 +49,7 @@ use super::snapshot::{HEADER_WORDS, Header, REGION_WORDS};
 use super::{IoError, Result};
 use crate::fletcher::{Order, Sums};
 use crate::vfs::lower::{of_database, of_wal};
-use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES, marker_page};
 
 /// Frames in each region of the wal-index but the first.
 const MORE_FRAMES: usize = 4_096;
@@ -57,6 +70,9 @@ const READERS: [c_int; 2] = [4, 4];
 const SHARED: c_int = ffi::SQLITE_SHM_SHARED;
 const EXCLUSIVE: c_int = ffi::SQLITE_SHM_EXCLUSIVE;
 
+/// Where the bytes are that SQLite locks, in a page of their own that is never written.
+const LOCK_BYTE: usize = 0x4000_0000;
+
 /// Takes one page after another, with their numbers.
 pub type TakePage<'t> = dyn FnMut(u32, &[u8]) -> Result + 't;
 
@@ -65,22 +81,26 @@ pub type TakePage<'t> = dyn FnMut(u32, &[u8]) -> Result + 't;
 /// content counts, and what is behind the end is left out.
 ///
 /// Returns the number of commits that the wal-index has counted. Where that is not `after` before,
-/// another connection has written meanwhile.
+/// another connection has written meanwhile. A `marker` is found by
+/// [`WalReader::marker`](crate::wal::WalReader::marker).
 ///
 /// # Errors
-/// Those of `give`; `SQLITE_BUSY` when another connection writes, `SQLITE_BUSY_SNAPSHOT` when one
-/// has written; `SQLITE_FULL` as every commit; those of the files.
+/// Those of `give`, and `DATA` for a marker that does not fit a page; `SQLITE_BUSY` when another
+/// connection writes, `SQLITE_BUSY_SNAPSHOT` when one has written; `SQLITE_FULL` as every commit;
+/// those of the files.
 pub(crate) fn append(
     connection: &rusqlite::Connection,
     pages: u32,
     after: Option<u32>,
+    marker: Option<&[u8]>,
     give: &mut dyn FnMut(&mut TakePage<'_>) -> Result,
 ) -> Result<u32> {
     let mut appended = Err(IoError::CANT_OPEN);
     of_database(connection, |database, _| {
         let found = of_wal(connection, |wal, _| {
             let files = Files { database, wal };
-            appended = files.locked(WRITE, EXCLUSIVE, || commit(&files, pages, after, give));
+            appended =
+                files.locked(WRITE, EXCLUSIVE, || commit(&files, pages, after, marker, give));
             ffi::SQLITE_OK
         });
         found.map_or_else(|error| error.code(), |_| ffi::SQLITE_OK)
@@ -110,6 +130,7 @@ fn commit(
     files: &Files,
     pages: u32,
     after: Option<u32>,
+    marker: Option<&[u8]>,
     give: &mut dyn FnMut(&mut TakePage<'_>) -> Result,
 ) -> Result<u32> {
     let first = files.region(0)?;
@@ -131,6 +152,7 @@ fn commit(
         _ => {}
     }
     let mut frames = Frames::new(files, &mut header, pages)?;
+    marker.map_or(Ok(()), |marker| frames.mark(marker))?;
     give(&mut |number, page| frames.take(number, page))?;
     let numbers = frames.end()?;
     enter(files, header.last_frame() as usize - numbers.len(), &numbers)?;
@@ -222,6 +244,16 @@ impl<'f> Frames<'f> {
         Ok(Frames { files, header, page_bytes, pages, order, numbers: Vec::new(), held: None })
     }
 
+    fn mark(&mut self, marker: &[u8]) -> Result {
+        let mut page = marker_page(marker).ok_or(IoError::DATA)?;
+        if page.len() > self.page_bytes {
+            return Err(IoError::DATA);
+        }
+        page.resize(self.page_bytes, 0);
+        let number = marker_number(self.pages, self.page_bytes).ok_or(IoError::FULL)?;
+        self.write(number, &page, 0)
+    }
+
     fn take(&mut self, number: u32, page: &[u8]) -> Result {
         if number == 0 || page.len() != self.page_bytes {
             return Err(IoError::DATA);
@@ -268,6 +300,12 @@ impl<'f> Frames<'f> {
         self.numbers.push(number);
         Ok(())
     }
+}
+
+/// The page that a marker of a database of so many pages stands for.
+fn marker_number(pages: u32, page_bytes: usize) -> Option<u32> {
+    let behind = pages.checked_add(1)?;
+    if behind as usize == LOCK_BYTE / page_bytes + 1 { behind.checked_add(1) } else { Some(behind) }
 }
 
 /// Writes the header of an empty WAL.
@@ -373,4 +411,14 @@ impl Files {
     fn sync_wal(&self) -> Result {
         check(call!(self.wal, xSync(ffi::SQLITE_SYNC_NORMAL)))
     }
+}
+
+#[test]
+fn marker_is_never_of_the_lock_page() {
+    assert_eq!(marker_number(1, 4_096), Some(2));
+    assert_eq!(marker_number(262_143, 4_096), Some(262_144));
+    assert_eq!(marker_number(262_144, 4_096), Some(262_146), "262,145 is the lock page");
+    assert_eq!(marker_number(262_145, 4_096), Some(262_146));
+    assert_eq!(marker_number(1 << 21, 512), Some((1 << 21) + 2));
+    assert_eq!(marker_number(u32::MAX, 512), None);
 }

@@ -100,6 +100,15 @@ impl WalReader {
         Ok(sums_at(&before, 16))
     }
 
+    /// Whether the frame at `at` is the last one of a commit, by what it says.
+    pub(super) fn is_commit(&self, at: u64) -> io::Result<bool> {
+        let mut header = [0; FRAME_HEADER];
+        if !read_whole(&self.file, &mut header, at)? {
+            return Err(damaged(at, "the file ends before"));
+        }
+        Ok(number_at(&header, 4) != 0)
+    }
+
     fn check_place(&self, at: u64) -> io::Result<()> {
         let behind = at.checked_sub(WAL_HEADER_BYTES);
         if behind.is_none_or(|behind| !behind.is_multiple_of(self.frame_bytes() as u64)) {

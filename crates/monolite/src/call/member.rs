@@ -10,7 +10,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::activity::Caller;
@@ -21,6 +20,7 @@ use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
 use crate::clock::Tick;
 use crate::error::{Error, ErrorKind};
+use crate::markers::Last;
 use crate::tx::Tx;
 
 /// How one run of a closure ended.
@@ -55,10 +55,12 @@ pub(crate) struct Group {
     pub(crate) pages: Vec<Box<dyn Pages>>,
     /// The size of the database behind it, in pages.
     pub(crate) size: u32,
+    /// What is on disk with it.
+    pub(crate) marker: Option<Vec<u8>>,
     /// How many commits the wal-index must have counted before, if it matters.
     pub(crate) after: Option<u32>,
-    /// Is told how many it has counted behind it.
-    pub(crate) counted: Arc<AtomicU32>,
+    /// Is told of it.
+    pub(crate) last: Arc<Last>,
 }
 
 /// Whether foreign keys are enforced, and act.
@@ -70,13 +72,22 @@ pub(crate) enum ForeignKeys {
     Off,
 }
 
+/// For what an answer waits once the commit is on this disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArchiveWait {
+    /// For the archive; or, where that is sooner, for so many replicas.
+    pub(crate) replicas: Option<u8>,
+    /// How long.
+    pub(crate) limit: Duration,
+}
+
 /// The terms under which a member is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     /// Who is answerable for it.
     pub(crate) principal: Principal,
-    /// How long its answer waits until its commit is in the archive, too; `None`: not at all.
-    pub(crate) archive_wait: Option<Duration>,
+    /// Where its commit must be besides before it is answered; `None`: nowhere.
+    pub(crate) archive_wait: Option<ArchiveWait>,
     /// Who has made it, and what it is.
     pub(crate) caller: Caller,
     pub(crate) foreign_keys: ForeignKeys,

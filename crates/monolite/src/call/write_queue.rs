@@ -4,13 +4,12 @@
 mod models;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::rusqlite;
 
 use crate::activity::Caller;
 use crate::call::inside::DatabaseId;
-use crate::call::member::{ForeignKeys, Member, Terms};
+use crate::call::member::{ArchiveWait, ForeignKeys, Member, Terms};
 use crate::call::queue::{Entered, Queue, Rejected};
 use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +84,7 @@ impl WriteQueue {
     }
 
     /// The same queue for those who wait so long for the archive, or who do not.
-    pub(crate) fn awaiting_archive(&self, archive_wait: Option<Duration>) -> WriteQueue {
+    pub(crate) fn awaiting_archive(&self, archive_wait: Option<ArchiveWait>) -> WriteQueue {
         let terms = Terms { archive_wait, ..self.terms };
         WriteQueue { terms, ..self.clone() }
     }

@@ -204,8 +204,10 @@ impl<E> Database<E> {
         E: From<Error>,
     {
         let Handle { engine, writes, time_limit, .. } = &*self.handle;
-        let is_archived = writes.terms().archive_wait.is_some();
-        let answer = if is_archived { Answer::OnceArchived(wait) } else { Answer::OnceDurable };
+        let answer = match writes.terms().archive_wait {
+            Some(waits) => Answer::OnceArchived { replicas: waits.replicas, limit: wait },
+            None => Answer::OnceDurable,
+        };
         Read::new(engine.reads(), caller, *time_limit, answer, body)
     }
 

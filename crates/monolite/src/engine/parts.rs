@@ -83,8 +83,8 @@ impl<'o> Base<'o> {
     pub(super) fn write_queue(&self) -> Arc<WriteQueue> {
         let Base { database, options, .. } = *self;
         let queue = WriteQueue::new(database, options.queue_capacity, self.progress());
-        let waits = options.durability == Durability::Archived;
-        Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit())))
+        let waits = options.durability.archive_wait(options.archive_time_limit());
+        Arc::new(queue.awaiting_archive(waits))
     }
 
     pub(super) fn backups(&self, opened: &Opened, queue: &Arc<WriteQueue>) -> backup::Source {

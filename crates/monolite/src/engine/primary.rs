@@ -15,6 +15,7 @@ use crate::activity::{CallKind, Caller};
 use crate::archive::{ArchiveToken, Archiving, Primary};
 use crate::backup;
 use crate::backup::part::HeaderOf;
+use crate::call::member::ArchiveWait;
 use crate::call::write_queue::WriteQueue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::Opened;
@@ -70,6 +71,10 @@ impl Primary for OpenDatabase {
         self.archived.note(to);
     }
 
+    fn replicated(&self, to: WalPosition, count: usize) {
+        self.archived.note_replicated(to, count);
+    }
+
     fn fenced(&self, reason: String, is_certain: bool) {
         self.archived.note_unknown(!is_certain);
         self.progress.stop(ErrorKind::Fenced, reason);
@@ -117,7 +122,12 @@ impl ArchiveSide {
         let (capacity, limit) = (options.queue_capacity, options.archive_time_limit());
         // It keeps what has this.
         let asked = Arc::downgrade(&archiving);
-        let hurry = move || asked.upgrade().iter().for_each(|archiving| archiving.awaited());
+        let hurry = move |replicated| {
+            asked.upgrade().iter().for_each(|archiving| match replicated {
+                false => archiving.awaited(),
+                true => archiving.replicates(),
+            });
+        };
         let progress = Arc::clone(progress);
         let archived = Archived::new(capacity, limit, progress, wal, Box::new(hurry));
         Some(ArchiveSide { archiving, archived: Arc::new(archived) })
@@ -138,7 +148,7 @@ impl ArchiveSide {
     /// What reads wait for.
     pub(super) fn wait(&self) -> WaitForArchive {
         let archived = Arc::clone(&self.archived);
-        Arc::new(move |limit| archived.when_all(limit))
+        Arc::new(move |replicas, limit| archived.when_all(replicas, limit))
     }
 
     /// Has the archive begin with the open database.
@@ -165,9 +175,10 @@ impl Engine {
         let refused = |why| Err(Error::new(ErrorKind::Invalid, why));
         let is_buffered = self.durability == Durability::Buffered;
         match asked {
-            Durability::Archived if self.archiving.is_none() => {
-                Err(Error::without_archive("the durability Archived"))
+            Durability::Archived | Durability::Replicated(_) if self.archiving.is_none() => {
+                Err(Error::without_archive(&format!("the durability {asked:?}")))
             }
+            Durability::Replicated(0) => refused("the durability Replicated(0) is Synced"),
             Durability::Synced if is_buffered => refused(
                 "the database was opened with the durability Buffered, so it never syncs; open it \
                  with Synced for this",
@@ -180,15 +191,24 @@ impl Engine {
         }
     }
 
-    /// How long the answer of a write that is to be so durable waits for the archive, if it does:
-    /// not longer than `limit` where the call has one.
+    /// For what the answer of a write that is to be so durable waits: not longer than `limit` where
+    /// the call has one.
     pub(crate) fn archive_wait(
         &self,
         asked: Durability,
         limit: Option<Duration>,
-    ) -> Option<Duration> {
-        let most = self.archive_time_limit;
-        (asked == Durability::Archived).then(|| limit.map_or(most, |limit| limit.min(most)))
+    ) -> Option<ArchiveWait> {
+        asked.archive_wait(self.archive_limit(limit))
+    }
+
+    /// How long a call waits for the archive.
+    pub(crate) fn archive_limit(&self, limit: Option<Duration>) -> Duration {
+        limit.unwrap_or(self.archive_time_limit).min(self.archive_time_limit)
+    }
+
+    /// See [`Archiving::may_lack`].
+    pub(crate) fn may_lack(&self, token: ArchiveToken) -> Option<String> {
+        self.archiving.as_ref()?.may_lack(token)
     }
 
     /// # Errors
@@ -231,8 +251,8 @@ impl LagLimit {
         let reason = self.archiving.stats().last_error;
         let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
         let message = format!(
-            "the archive lags {lag:.1?} behind, and Archive::lag_limit allows \
-             {limit:.1?}{reason}; nothing was written: try again when the archive has caught up"
+            "the archive lags {lag:.1?} behind, and may lag {limit:.1?} (Archive::lag_limit)\
+             {reason}; nothing was written: try again when the archive has caught up"
         );
         Err(Error::new(ErrorKind::Overloaded, message))
     }

@@ -12,7 +12,8 @@
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
 //! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
-//!    archive takes the frames here: the next step empties the WAL.
+//!    archive takes the frames here, and a replica the last commit's marker: the next step empties
+//!    the WAL.
 //! 5. Checkpoint what was recovered, so that it is on disk before anyone reads it.
 //! 6. Sync the directory, and open the engine's own descriptor of the WAL. All other connections
 //!    are opened when they are used.
@@ -468,6 +469,10 @@ impl Opener {
         let file = fs::metadata(&self.path).map_err(|error| io_error(&self.path, &error))?;
         let found = self.found(writer)?;
         let archiving = self.archive(file, found.frames)?;
+        if let Some(last) = &self.options.replica {
+            let found = last.find(self.wal()?.as_ref(), found.frames);
+            found.map_err(|error| io_error(&self.path, &error))?;
+        }
         // What a crash left in the WAL may not be on disk yet, and is about to be readable.
         writer.checkpoint(CheckpointMode::Truncate)?;
         archiving.iter().for_each(|archiving| archiving.settled());
@@ -477,13 +482,16 @@ impl Opener {
     /// Begins with the archive, if there is one, while the WAL has all its frames.
     fn archive(&self, file: fs::Metadata, frames: u64) -> Result<Option<Arc<dyn Archiving>>> {
         let Some(archive) = &self.options.archive else { return Ok(None) };
-        let wal = File::open(wal_path(&self.path)).and_then(WalReader::open);
-        let wal = wal.map_err(|error| io_error(&self.path, &error))?;
-        let wal = wal.map(|reader| {
+        let wal = self.wal()?.map(|reader| {
             let end = reader.end_of(frames);
             (reader, end)
         });
         Ok(Some(archive.open(Found { database: &self.path, file, wal })?))
+    }
+
+    fn wal(&self) -> Result<Option<WalReader>> {
+        let wal = File::open(wal_path(&self.path)).and_then(WalReader::open);
+        wal.map_err(|error| io_error(&self.path, &error))
     }
 
     /// What recovery took of the WAL, and what it did not, before the WAL is emptied: a passive

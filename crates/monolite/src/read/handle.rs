@@ -25,8 +25,9 @@ pub(crate) enum Answer {
     AtOnce,
     /// When everything it may have seen is on disk.
     OnceDurable,
-    /// When that is in the archive, too, for which it waits so long, or as long as any.
-    OnceArchived(Option<Duration>),
+    /// When that is in the archive, too, or on so many replicas; for which it waits so long, or as
+    /// long as any.
+    OnceArchived { replicas: Option<u8>, limit: Option<Duration> },
 }
 
 /// What was asked for of one read.
@@ -41,7 +42,7 @@ struct Terms {
 /// What is delivered when everything that is committed is archived, or with the reason why it is
 /// not, after this time at the latest if it is less than the option.
 pub(crate) type WaitForArchive =
-    Arc<dyn Fn(Option<Duration>) -> Arc<Completion<(), Error>> + Send + Sync>;
+    Arc<dyn Fn(Option<u8>, Option<Duration>) -> Arc<Completion<(), Error>> + Send + Sync>;
 
 /// A read that has run, and what is to happen before it is told.
 struct Ran<T, E> {
@@ -148,7 +149,7 @@ where
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
     let archived = match (answer, &side.archived) {
-        (Answer::OnceArchived(_), None) => {
+        (Answer::OnceArchived { .. }, None) => {
             return Err(Error::without_archive("read_archived").into());
         }
         (_, archived) => archived,
@@ -156,7 +157,7 @@ where
     let result = side.readers.run(caller, time_limit, body);
     let kept = match (answer, archived) {
         (Answer::AtOnce, _) => None,
-        (Answer::OnceArchived(limit), Some(wait)) => Some(wait(limit)),
+        (Answer::OnceArchived { replicas, limit }, Some(wait)) => Some(wait(replicas, limit)),
         _ => Some(once_durable(&side.progress)),
     };
     Ok(Ran { result, kept })

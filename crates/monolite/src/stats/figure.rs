@@ -13,9 +13,12 @@ use crate::archive::ArchiveStats;
 const EPOCH: &str = "Number of the primary's term; 0 until it has one.";
 const TXID: &str = "Number of the newest archived transaction (TXID).";
 const LAG: &str = "How long the oldest commit on this disk has been waiting for the archive.";
+const LEASE: &str = "What is left of the primary's lease; nothing without one.";
 const STAGED: &str = "Bytes kept beside the database for the archive.";
 const RESTORABLE: &str = "Whether the newest archived state can be restored.";
 const COPYING: &str = "Whether a full copy is due; the field says why.";
+const FOLLOWERS: &str = "How many followers stream.";
+const REPLICAS: &str = "How many followers a write waits for that is to be replicated.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
 const REPLACED: &str = "Whether another primary has taken over; the field says where it is.";
@@ -109,26 +112,33 @@ impl Shown for Option<ArchiveStats> {
             epoch,
             txid,
             lag_ms,
+            lease_left_ms,
             staged_bytes,
             is_restorable,
             copies_because,
+            followers,
+            replicas,
             failed_requests,
             last_error,
             successor,
         } = self.clone().unwrap_or_default();
+        let lease_left = lease_left_ms.map_or(f64::NAN, |left| left as f64 / 1e3);
         let parts = [
             ("epoch", "epoch", EPOCH, epoch as f64),
             ("txid", "txid", TXID, txid as f64),
             ("lag_ms", "lag_seconds", LAG, lag_ms as f64 / 1e3),
+            ("lease_left_ms", "lease_left_seconds", LEASE, lease_left),
             ("staged_bytes", "staged_bytes", STAGED, staged_bytes as f64),
             ("is_restorable", "is_restorable", RESTORABLE, f64::from(is_restorable)),
             ("copies_because", "is_copying", COPYING, f64::from(copies_because.is_some())),
+            ("followers", "followers", FOLLOWERS, followers as f64),
+            ("replicas", "replicas", REPLICAS, replicas as f64),
             ("failed_requests", "failed_requests_total", FAILED, failed_requests as f64),
             ("last_error", "is_failing", FAILING, f64::from(last_error.is_some())),
             ("successor", "is_replaced", REPLACED, f64::from(successor.is_some())),
         ];
         let figure = |(part, name, help, is): (&str, &str, _, _)| {
-            let is = is_there.then_some(is);
+            let is = Some(is).filter(|is: &f64| is_there && !is.is_nan());
             let is_counter = name.ends_with("_total");
             Figure {
                 field: format!("{}.{part}", row.field),

@@ -1,10 +1,10 @@
 //! Owns the answers to members whose commits are on this disk, and that wait until they are in the
-//! archive, too ([`Durability::Archived`](crate::Durability)), and the waits of reads for what they
-//! have seen.
+//! archive, too ([`Durability::Archived`](crate::Durability)), or on the disks of followers
+//! ([`Durability::Replicated`](crate::Durability)), and the waits of reads for what they have seen.
 //!
 //! # Invariants
 //! - No member gets `Ok` before the archive has said that it has everything up to the end of the
-//!   member's batch.
+//!   member's batch, or that so many followers have that as the member asks for.
 //! - Each of them has a [place](crate::call::places), so their number is bounded, and a time, after
 //!   which it is told that the archive has not answered.
 //! - Once acknowledgements have stopped, waiting members get the reason.
@@ -20,6 +20,7 @@ use monolite_sqlite::vfs::{WalControl, WalPosition};
 
 use crate::call::completion::{Completion, Outcome};
 use crate::call::entry::Entry;
+use crate::call::member::ArchiveWait;
 use crate::call::places::{Place, Places};
 use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,12 +43,11 @@ pub(crate) struct Archived {
     limit: Duration,
     progress: Arc<Progress>,
     wal: Weak<WalControl>,
-    /// Has what is durable archived at once.
     hurry: Hurry,
 }
 
-/// Asks the archive to wait for nothing more. Must be quick.
-pub(crate) type Hurry = Box<dyn Fn() + Send + Sync>;
+/// Tells the archive that a write waits for it, or (`true`) for followers. Must be quick.
+pub(crate) type Hurry = Box<dyn Fn(bool) + Send + Sync>;
 
 #[derive(Default)]
 struct WaitingState {
@@ -56,6 +56,8 @@ struct WaitingState {
     look: Option<Patience>,
     /// What the archive has, once it has what an earlier process had left.
     to: Option<WalPosition>,
+    /// What followers have, and how many of them.
+    replicated: Option<(WalPosition, usize)>,
     is_closed: bool,
     /// Whether the commits of those who wait may be in history, though it is another's now.
     is_unknown: bool,
@@ -65,7 +67,7 @@ struct WaitingState {
 struct Waiting {
     position: WalPosition,
     until: Patience,
-    limit: Duration,
+    wait: ArchiveWait,
     who: Who,
 }
 
@@ -97,10 +99,10 @@ impl Who {
         }
     }
 
-    fn late(&self, limit: Duration) -> Error {
+    fn late(&self, wait: ArchiveWait) -> Error {
         match self {
-            Who::Member(_) => write_is_late(limit),
-            Who::Read(..) => read_is_late(limit),
+            Who::Member(_) => write_is_late(wait),
+            Who::Read(..) => read_is_late(wait.limit),
         }
     }
 }
@@ -113,32 +115,37 @@ fn deliver(caller: &Completion<(), Error>, verdict: Result<()>) {
 }
 
 impl WaitingState {
-    fn has(&self, position: WalPosition) -> bool {
-        self.to.is_some_and(|to| position <= to)
+    fn has(&self, position: WalPosition, replicas: Option<u8>) -> bool {
+        let has =
+            |(to, count)| position <= to && replicas.is_some_and(|it| usize::from(it) <= count);
+        self.to.is_some_and(|to| position <= to) || self.replicated.is_some_and(has)
     }
 
     /// Those who are to be told now, in the order in which they came, and what.
     fn settle(&mut self, stopped: Option<&Error>) -> Vec<(Who, Result<()>)> {
         let now = Patience::of(Duration::ZERO);
-        let (to, is_closed, is_unknown) = (self.to, self.is_closed, self.is_unknown);
-        let is_archived = |waiting: &Waiting| to.is_some_and(|to| waiting.position <= to);
+        let (is_closed, is_unknown) = (self.is_closed, self.is_unknown);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let is_kept = |it: &Waiting| self.has(it.position, it.wait.replicas);
         let ends = |waiting: &mut Waiting| {
-            is_archived(waiting) || stopped.is_some() || is_closed || waiting.until <= now
+            is_kept(waiting) || stopped.is_some() || is_closed || waiting.until <= now
         };
-        let over = self.waiting.extract_if(.., ends);
+        let over = waiting.extract_if(.., ends);
         let told = over.map(|waiting| {
             let verdict = match stopped {
-                _ if is_archived(&waiting) => Ok(()),
+                _ if is_kept(&waiting) => Ok(()),
                 Some(error) if is_unknown && error.kind() == ErrorKind::Fenced => {
                     Err(Error::new(ErrorKind::CommitUnknown, error.to_string()))
                 }
                 Some(error) => Err(error.repeated()),
                 None if is_closed => Err(waiting.who.closed()),
-                None => Err(waiting.who.late(waiting.limit)),
+                None => Err(waiting.who.late(waiting.wait)),
             };
             (waiting.who, verdict)
         });
-        told.collect()
+        let told = told.collect();
+        self.waiting = waiting;
+        told
     }
 }
 
@@ -166,10 +173,10 @@ impl Archived {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `members`, whose batch ends at `position` and is on this disk, wait, each for so long at
-    /// most. Batches come in their order.
-    pub(crate) fn wait(&self, position: WalPosition, members: Vec<(Duration, Entry)>) {
-        let members = members.into_iter().map(|(limit, entry)| (limit, Who::Member(entry)));
+    /// Has `members`, whose batch ends at `position` and is on this disk, wait. Batches come in
+    /// their order.
+    pub(crate) fn wait(&self, position: WalPosition, members: Vec<(ArchiveWait, Entry)>) {
+        let members = members.into_iter().map(|(wait, entry)| (wait, Who::Member(entry)));
         self.enter(self.state(), position, members);
     }
 
@@ -177,42 +184,48 @@ impl Archived {
         &self,
         mut state: MutexGuard<'_, WaitingState>,
         position: WalPosition,
-        them: impl IntoIterator<Item = (Duration, Who)>,
+        them: impl IntoIterator<Item = (ArchiveWait, Who)>,
     ) {
-        let mut is_due = state.has(position) || self.progress.is_poisoned();
-        for (limit, who) in them {
-            let until = Patience::of(limit);
+        let (mut is_due, mut kinds) = (self.progress.is_poisoned(), [false; 2]);
+        for (wait, who) in them {
+            let until = Patience::of(wait.limit);
+            is_due |= state.has(position, wait.replicas);
             is_due |= state.look.is_none_or(|look| until < look);
-            state.waiting.push(Waiting { position, until, limit, who });
+            kinds[usize::from(wait.replicas.is_some())] = true;
+            state.waiting.push(Waiting { position, until, wait, who });
         }
         assert!(state.waiting.len() <= self.places.capacity(), "each who waits has a place");
         drop(state);
         if is_due {
             self.changed.notify_one();
         }
-        (self.hurry)();
+        for (replicated, _) in [false, true].into_iter().zip(kinds).filter(|(_, any)| *any) {
+            (self.hurry)(replicated);
+        }
     }
 
-    /// What is delivered when everything is archived that can have been seen so far, or the
-    /// reason why that is not so after `limit`, or the longest wait, if that is shorter.
-    pub(crate) fn when_all(&self, limit: Option<Duration>) -> Arc<Completion<(), Error>> {
+    /// What is delivered when everything that can have been seen so far is archived, or on so many
+    /// `replicas`, or the reason why that is not so after `limit`, or the longest wait, if that is
+    /// shorter.
+    pub(crate) fn when_all(
+        &self,
+        replicas: Option<u8>,
+        limit: Option<Duration>,
+    ) -> Arc<Completion<(), Error>> {
         let caller = Completion::new();
-        if let Err(error) = self.wait_for_all(limit, &caller) {
+        let limit = limit.map_or(self.limit, |limit| limit.min(self.limit));
+        if let Err(error) = self.wait_for_all(ArchiveWait { replicas, limit }, &caller) {
             deliver(&caller, Err(error));
         }
         caller
     }
 
-    fn wait_for_all(
-        &self,
-        limit: Option<Duration>,
-        caller: &Arc<Completion<(), Error>>,
-    ) -> Result<()> {
+    fn wait_for_all(&self, wait: ArchiveWait, caller: &Arc<Completion<(), Error>>) -> Result<()> {
         self.progress.wait_durable(self.progress.exposed())?;
         // Whatever is durable was noted there before.
         let position = self.wal.upgrade().map(|wal| wal.committed()).ok_or_else(closed)?;
         let state = self.state();
-        if state.has(position) {
+        if state.has(position, wait.replicas) {
             drop(state);
             deliver(caller, Ok(()));
             return Ok(());
@@ -221,17 +234,17 @@ impl Archived {
         if state.is_closed {
             return Err(closed());
         }
-        let limit = limit.map_or(self.limit, |limit| limit.min(self.limit));
         let who = Who::Read(Arc::clone(caller), self.places.take()?);
-        self.enter(state, position, [(limit, who)]);
+        self.enter(state, position, [(wait, who)]);
         Ok(())
     }
 
-    /// How many wait.
+    /// How many wait for the archive.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.state();
         // What is archived is about to be answered.
-        state.waiting.iter().filter(|waiting| !state.has(waiting.position)).count()
+        let waits = |it: &&Waiting| it.wait.replicas.is_none() && !state.has(it.position, None);
+        state.waiting.iter().filter(waits).count()
     }
 
     /// How many members wait.
@@ -245,6 +258,12 @@ impl Archived {
         let mut state = self.state();
         state.to = state.to.max(Some(to));
         drop(state);
+        self.changed.notify_one();
+    }
+
+    /// So many followers have everything up to `to`.
+    pub(crate) fn note_replicated(&self, to: WalPosition, count: usize) {
+        self.state().replicated = Some((to, count));
         self.changed.notify_one();
     }
 
@@ -308,11 +327,19 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, message)
 }
 
-fn write_is_late(limit: Duration) -> Error {
+fn write_is_late(ArchiveWait { replicas, limit }: ArchiveWait) -> Error {
+    if let Some(replicas) = replicas {
+        let message = format!(
+            "the write is committed and on this disk, and {replicas} followers did not have it \
+             within {limit:.1?} (Archive::time_limit, or Database::with_time_limit): see that they \
+             run and stream, with the same secret; before a retry, check whether it is there"
+        );
+        return Error::new(ErrorKind::CommitUnknown, message);
+    }
     let message = format!(
         "the write is committed and on this disk, and was not archived within {limit:.1?} \
          (Archive::time_limit, or Database::with_time_limit); it is archived when the store \
-         answers again: before a retry, check with read_archived or archive_token"
+         answers again: before a retry, check whether it is there"
     );
     Error::new(ErrorKind::CommitUnknown, message)
 }

@@ -1,7 +1,13 @@
 //! One request at a time: each answer, and each way to be refused. The functions of [`SUITE`] run
 //! on every engine.
 
-use monolite::{Database, InteractiveOptions, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use monolite::{Database, Durability, InteractiveOptions, Options};
+use monolite_archive::internals::{Call, Fault, FaultyStore};
+use monolite_archive::{Archive, Layout, MemoryStore};
 use serde_json::json;
 
 use crate::client::{Answer, Client};
@@ -182,5 +188,28 @@ fn too_many_transactions_turn_clients_away_and_let_them_come_back() {
     assert_eq!(answer.retry_after.as_deref(), Some("1"));
     drop(in_the_way);
     assert_eq!(ledger.transfer("rent", one, two, 40).status, 201);
+    assert_eq!((ledger.balance(one), ledger.balance(two)), (60, 40));
+}
+
+#[test]
+fn a_repetition_is_answered_once_the_transfer_is_archived() {
+    let (is_away, directory) = (Arc::<AtomicBool>::default(), tempfile::tempdir().unwrap());
+    let asked = Arc::clone(&is_away);
+    let fault =
+        move |_: Call<'_>| if asked.load(Ordering::Relaxed) { Fault::Busy } else { Fault::None };
+    let store = FaultyStore::new(MemoryStore::new(), fault);
+    let archive = Archive::of(Arc::new(store), Layout::directory());
+    let archive = archive.time_limit(Duration::from_secs(1)).close_time(Duration::ZERO);
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let db = options.open(directory.path().join("ledger.db")).unwrap();
+    let ledger = Fixture::on(Service::start(&db));
+    let [one, two] = ledger.accounts([100, 0]);
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let answer = ledger.transfer("rent", one, two, 40);
+        assert_eq!((answer.status, answer.code()), (503, "unavailable"));
+    }
+    is_away.store(false, Ordering::Relaxed);
+    while ledger.transfer("rent", one, two, 40).status != 200 {}
     assert_eq!((ledger.balance(one), ledger.balance(two)), (60, 40));
 }

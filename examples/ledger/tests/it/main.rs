@@ -12,3 +12,4 @@ mod patroni;
 mod postgresql;
 mod server;
 mod skew;
+mod turns;

@@ -58,6 +58,8 @@ enum Wish {
 struct Seen {
     acknowledged: Acknowledged,
     repeated: usize,
+    /// Requests without an answer, or with "later".
+    failed: usize,
     insufficient: usize,
     unknown: usize,
     malformed: usize,
@@ -74,7 +76,7 @@ fn money_survives_load_failures_hand_over_and_kill() {
     open_accounts(&Client::new(&base));
 
     let (program, seen) = thread::scope(|scope| {
-        let (clients, progress) = start_clients(scope, seed, &base, LOAD);
+        let (clients, progress) = start_clients(scope, seed, &base, LOAD, 0);
         wait_for(&progress, LOAD.all() / 3);
         let program = hand_over(program, &database, &base);
         wait_for(&progress, LOAD.all() / 3);
@@ -158,7 +160,7 @@ fn nothing_answered_is_lost_with_the_machine() {
     open_accounts(&Client::new(&base));
 
     let (program, seen) = thread::scope(|scope| {
-        let (clients, progress) = start_clients(scope, seed, &base, LOAD);
+        let (clients, progress) = start_clients(scope, seed, &base, LOAD, 0);
         wait_for(&progress, LOAD.all() / 2);
         program.kill();
         fs::remove_dir_all(&machine).unwrap();
@@ -179,34 +181,66 @@ fn nothing_answered_is_lost_with_the_machine() {
     check_in_file(&folder.path().join("restored.db"), acknowledged.len());
 }
 
-/// Runs the clients on a service, while `meanwhile` gets what tells of each request that has ended;
-/// then counts the money.
-pub(crate) fn run_and_audit(base: &str, load: Load, meanwhile: impl FnOnce(&Receiver<()>)) {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    open_accounts(&Client::new(base));
-    let seen = thread::scope(|scope| {
-        let (clients, progress) = start_clients(scope, seed, base, load);
-        meanwhile(&progress);
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
-    });
-    let acknowledged = sum_up(seen, load);
-    assert_eq!(audit(&Client::new(base), &acknowledged), Ok(()));
+/// Runs the clients on a service, while `meanwhile` hears of each request that has ended; then
+/// counts the money.
+pub(crate) fn run_and_audit(base: &str, load: Load, meanwhile: impl FnOnce(&Progress)) {
+    let mut money = Money::new(base, load);
+    money.run(base, meanwhile);
+    assert_eq!(money.audit(base), Ok(()));
 }
 
-/// The clients at work, and what tells of each request that has ended.
+/// What the clients of several runs were told.
+pub(crate) struct Money {
+    seed: u64,
+    load: Load,
+    runs: usize,
+    acknowledged: Acknowledged,
+}
+
+impl Money {
+    pub(crate) fn new(base: &str, load: Load) -> Money {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        open_accounts(&Client::new(base));
+        Money { seed, load, runs: 0, acknowledged: Acknowledged::new() }
+    }
+
+    /// Runs the clients once; how many requests have failed, and were sent again.
+    pub(crate) fn run(&mut self, base: &str, meanwhile: impl FnOnce(&Progress)) -> usize {
+        let (first, load) = (self.runs * self.load.clients, self.load);
+        let seen: Vec<Seen> = thread::scope(|scope| {
+            let (clients, progress) = start_clients(scope, self.seed, base, load, first);
+            meanwhile(&progress);
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        self.runs += 1;
+        let failed = seen.iter().map(|it| it.failed).sum();
+        self.acknowledged.extend(sum_up(seen, load));
+        failed
+    }
+
+    pub(crate) fn audit(&self, base: &str) -> Result<(), String> {
+        audit(&Client::new(base), &self.acknowledged)
+    }
+}
+
+/// Tells of each request that has ended, and when, if it was a transfer that was made.
+pub(crate) type Progress = Receiver<Option<Instant>>;
+
+/// The clients at work, with numbers from `first`.
 fn start_clients<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     seed: u64,
     base: &'env str,
     load: Load,
-) -> (Vec<ScopedJoinHandle<'scope, Seen>>, Receiver<()>) {
+    first: usize,
+) -> (Vec<ScopedJoinHandle<'scope, Seen>>, Progress) {
     let (done, progress) = channel();
     let client = |who| {
         let done = done.clone();
         scope.spawn(move || run_client(who, seed, base, load, &done))
     };
-    ((0..load.clients).map(client).collect(), progress)
+    ((first..first + load.clients).map(client).collect(), progress)
 }
 
 fn open_accounts(client: &Client) {
@@ -217,7 +251,7 @@ fn open_accounts(client: &Client) {
     }
 }
 
-pub(crate) fn wait_for(progress: &Receiver<()>, requests: usize) {
+pub(crate) fn wait_for<T>(progress: &Receiver<T>, requests: usize) {
     assert_eq!(progress.iter().take(requests).count(), requests);
 }
 
@@ -237,12 +271,18 @@ fn kill_and_restart(old: Program, database: &Path, base: &str) -> Program {
     new
 }
 
-fn run_client(who: usize, seed: u64, base: &str, load: Load, done: &Sender<()>) -> Seen {
+fn run_client(
+    who: usize,
+    seed: u64,
+    base: &str,
+    load: Load,
+    done: &Sender<Option<Instant>>,
+) -> Seen {
     let client = Client::new(base);
     let mut random = Rng::with_seed(seed ^ who as u64);
     let mut seen = Seen::default();
     for request in 0..load.requests {
-        let id = format!("client {who} request {request}");
+        let (id, made) = (format!("client {who} request {request}"), seen.acknowledged.len());
         match random.u8(0..10) {
             0 => ask(&client, &mut random, &mut seen, Wish::TooMuch, id),
             1 => ask(&client, &mut random, &mut seen, Wish::Unknown, id),
@@ -250,7 +290,7 @@ fn run_client(who: usize, seed: u64, base: &str, load: Load, done: &Sender<()>) 
             _ => ask(&client, &mut random, &mut seen, Wish::Transfer, id),
         }
         // The receiver is gone towards the end.
-        let _ = done.send(());
+        let _ = done.send((seen.acknowledged.len() > made).then(Instant::now));
     }
     seen
 }
@@ -270,12 +310,12 @@ fn ask(client: &Client, random: &mut Rng, seen: &mut Seen, wish: Wish, id: Strin
         Wish::Malformed => json!({ "id": id, "from": from, "to": from, "amount": "all" }),
     };
     let body = body.to_string();
-    let answer = insist(client, &body);
+    let answer = insist(client, &body, &mut seen.failed);
     match (wish, answer.status, answer.code()) {
         (Wish::Transfer, 200 | 201, _) => {
             seen.acknowledged.insert(id, (from, to, amount));
             if random.u8(0..10) == 0 {
-                assert_eq!(insist(client, &body).status, 200);
+                assert_eq!(insist(client, &body, &mut seen.failed).status, 200);
                 seen.repeated += 1;
             }
         }
@@ -287,7 +327,7 @@ fn ask(client: &Client, random: &mut Rng, seen: &mut Seen, wish: Wish, id: Strin
 }
 
 /// Sends a transfer until the answer is neither silence nor "later".
-fn insist(client: &Client, body: &str) -> Answer {
+fn insist(client: &Client, body: &str, failed: &mut usize) -> Answer {
     let start = Instant::now();
     loop {
         match client.post("/transfers", body) {
@@ -296,6 +336,7 @@ fn insist(client: &Client, body: &str) -> Answer {
             Err(error) => assert!(start.elapsed() < DEADLINE, "no answer: {error}"),
         }
         assert!(start.elapsed() < DEADLINE, "turned away for {DEADLINE:?}");
+        *failed += 1;
         thread::sleep(PAUSE);
     }
 }
@@ -375,7 +416,7 @@ fn the_audit_notices_what_it_should() {
         let client = Client::new(&service.base);
         open_accounts(&client);
         let body = json!({ "id": "kept", "from": 1, "to": 2, "amount": 7 }).to_string();
-        assert_eq!(insist(&client, &body).status, 201);
+        assert_eq!(insist(&client, &body, &mut 0).status, 201);
         // A transfer for entries to point at that no client knows.
         let other = "INSERT INTO transfer VALUES ('lost', 1, 2, 7)";
         db.write(move |tx| tx.execute(other, ())).wait().unwrap();

@@ -57,7 +57,8 @@ impl Ground {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let db = Database::connect(&url(self.server.port())).await.unwrap();
-            let sql = "DROP TABLE IF EXISTS account, transfer, entry CASCADE";
+            let tables = "account, transfer, entry, monolite_idempotency";
+            let sql = &format!("DROP TABLE IF EXISTS {tables} CASCADE");
             db.transact(async |tx| tx.execute_batch(sql).await).await.unwrap();
         });
     }

@@ -36,24 +36,35 @@ impl Program {
         Program::spawn(database, &["--socket-on-stdin"], Stdio::from(socket))
     }
 
+    /// The proxy in front of ledgers.
+    pub(crate) fn proxy(ledgers: &[String]) -> Program {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ledger-proxy"));
+        command.args(["--listen", "127.0.0.1:0"]).args(ledgers);
+        Program::of(command)
+    }
+
     fn spawn(database: &Path, arguments: &[&str], stdin: Stdio) -> Program {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ledger"))
-            .arg("--database")
-            .arg(database)
-            .args(arguments)
-            .stdin(stdin)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut program = Program { child, lines };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ledger"));
+        command.arg("--database").arg(database).args(arguments).stdin(stdin);
+        let mut program = Program::of(command);
         program.line("opening ");
         program
+    }
+
+    fn of(mut command: Command) -> Program {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Program { child, lines }
     }
 
     /// Waits until it serves; returns where, as `http://ADDRESS`.
     pub(crate) fn listening(&mut self) -> String {
         self.line("listening on ")
+    }
+
+    /// Likewise; `None` when it has ended before.
+    pub(crate) fn listens(&mut self) -> Option<String> {
+        Some(self.lines.next()?.unwrap().strip_prefix("listening on ")?.to_owned())
     }
 
     /// The rest of its next line of output, which has to begin as given.
@@ -62,9 +73,18 @@ impl Program {
         line.strip_prefix(start).unwrap_or_else(|| panic!("{line:?} is not {start:?}")).to_owned()
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Tells it to stop without waiting for it.
     pub(crate) fn tell_to_stop(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits for a clean end.

@@ -153,7 +153,7 @@ fn what_is_behind_a_lost_transaction_does_not_run_outside_of_it() {
         terminal.at("> ", "BEGIN; DELETE FROM t;");
         terminal.at("*> ", "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT 1 FROM c)");
         terminal.at("...> ", "SELECT count(*) FROM c;");
-        terminal.interrupts("error: interrupted");
+        terminal.interrupts("interrupted");
         terminal.at("!> ", "INSERT INTO t VALUES (2);");
         terminal.sees("nothing runs until you say ROLLBACK");
         terminal.at("!> ", "ROLLBACK;");
@@ -180,7 +180,7 @@ fn a_write_that_was_interrupted_does_not_keep_the_shell() {
     let mut terminal = Terminal::start(&[&file]);
     terminal.at("> ", "CREATE TABLE t(v);");
     terminal.at("> ", &format!("{SLOW};"));
-    terminal.interrupts("error: interrupted");
+    terminal.interrupts("interrupted");
     terminal.at("> ", ".mode line");
     terminal.at("> ", ".who");
     terminal.sees("has the writer");

@@ -5,6 +5,7 @@
 //! [`Status`]; `rest`, upon which it writes no more; and its end, upon which it closes.
 
 use std::fmt;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,12 @@ const CACHE_BYTES: u64 = 2 << 20;
 
 /// How long a close goes on uploading: whatever the weather was, all of it.
 const CLOSE: Duration = Duration::from_secs(120);
+
+/// How often a child fills a slot whose followers stream: what they have is mostly not archived.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What both sides of a stream know.
+pub(super) const SECRET: &[u8] = b"a secret of the torture";
 
 /// What is broken in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +91,15 @@ impl Orders {
         let (file, archive) = (text(&self.file)?, text(&self.archive)?);
         let (first, filling) = (self.first.to_string(), self.filling.to_string());
         let staged_limit = self.staged_limit.to_string();
-        let durability =
-            if self.durability == Durability::Archived { "archived" } else { "synced" };
+        let (durability, stream) = match self.durability {
+            Durability::Archived => ("archived", String::new()),
+            // Each has a port of its own: the one before may live on.
+            Durability::Replicated(_) => {
+                let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+                ("replicated", free.context("no port is free")?.to_string())
+            }
+            _ => ("synced", String::new()),
+        };
         let flag = |is: bool| if is { "true" } else { "false" };
         let variables = [
             ("FILE", file.as_str()),
@@ -93,6 +107,7 @@ impl Orders {
             ("FIRST", &first),
             ("FILLING", &filling),
             ("DURABILITY", durability),
+            ("STREAM", &stream),
             ("TAKES_OVER", flag(self.takes_over)),
             ("STAGED_LIMIT", &staged_limit),
             ("REFUSES_GAPS", flag(self.refuses_gaps)),
@@ -161,8 +176,15 @@ pub(super) fn play() -> Result<()> {
         .take_over(variable("TAKES_OVER")?)
         .staged_limit_bytes(variable("STAGED_LIMIT")?)
         .refuse_gaps(variable("REFUSES_GAPS")?);
-    let is_archived = variable::<String>("DURABILITY")? == "archived";
-    let durability = if is_archived { Durability::Archived } else { Durability::Synced };
+    let (durability, archive) = match variable::<String>("DURABILITY")?.as_str() {
+        "archived" => (Durability::Archived, archive),
+        "replicated" => {
+            let archive = archive.interval(INTERVAL);
+            let address: String = variable("STREAM")?;
+            (Durability::Replicated(1), archive.stream_to(&address, SECRET))
+        }
+        _ => (Durability::Synced, archive),
+    };
     let options = Options::new()
         .wal_limit_bytes(WAL_LIMIT_BYTES)
         .writer_cache_bytes(CACHE_BYTES)

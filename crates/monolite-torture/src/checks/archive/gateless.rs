@@ -24,6 +24,10 @@ impl<A: Archive> Archive for Gateless<A> {
     fn time_limit(&self) -> Duration {
         self.0.time_limit()
     }
+
+    fn streams(&self) -> bool {
+        self.0.streams()
+    }
 }
 
 struct Without {
@@ -41,6 +45,10 @@ impl Archiving for Without {
 
     fn awaited(&self) {
         self.within.awaited();
+    }
+
+    fn replicates(&self) {
+        self.within.replicates();
     }
 
     fn lag(&self) -> Duration {

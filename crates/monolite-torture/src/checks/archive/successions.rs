@@ -2,7 +2,8 @@
 //!
 //! # Algorithm
 //! 1. A child writes with `Archived`. Another follows it, and looks in each read whether all
-//!    transactions are whole and none has gone. It is killed now and then, and started again.
+//!    transactions are whole and none has gone. It is killed now and then, and started again. In
+//!    one case in three the child writes with `Replicated(1)`, and the other one streams.
 //! 2. The primary is killed, stopped or cut off, or goes on. The follower takes over. Until its
 //!    file is the primary's it may be killed and started again.
 //! 3. That file is judged, and the next child goes on with it. The old primary goes on, too, and
@@ -11,7 +12,8 @@
 //!    next to take over.
 //! 5. In the end the files of both have the same bytes, and so has what is restored.
 //!
-//! The control: a file that has followed is taken before it has all that was acknowledged.
+//! The controls: a file that has followed is taken before it has all that was acknowledged; and a
+//! follower that is no replica takes over.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,11 +24,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, DirectoryStore, Follower, Layout, Takeover, internals::follows};
+use monolite_archive::{
+    Archive, DirectoryStore, Follower, Layout, Takeover,
+    internals::{follows, leader},
+};
 use monolite_testkit::child::{Child, Heard, heard, say, variable};
 use monolite_testkit::markers::PARTIAL;
 
 use super::case::{Case, FILE, PATIENCE};
+use super::child::SECRET;
 use super::takeovers::Kept;
 use super::{control, play_all};
 use crate::Outcome;
@@ -49,33 +55,43 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Has a follower take over.
 const PROMOTE: &str = "promote";
 
+/// Has a follower take over that may lack what was acknowledged as replicated.
+const FORCE: &str = "force";
+
 /// Has a follower close, once it has everything.
 const CLOSE: &str = "close";
 
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
     let name = "a follower's file is taken before it has everything";
     control(setting, name, CONTROLS, outcome, &|case| case.succeed_too_early())?;
-    play_all(setting, "successions", amount, outcome, &|case| case.succeed())
+    let name = "a follower takes over that the leader record does not list";
+    control(setting, name, CONTROLS, outcome, &|case| case.succeed_unlisted())?;
+    play_all(setting, "successions", amount, outcome, &|case| match case.rng.u8(..3) {
+        0 => case.succeed(Durability::Replicated(1)),
+        _ => case.succeed(Durability::Archived),
+    })
 }
 
 /// A follower, as its parent sees it.
 struct Standby {
     home: PathBuf,
     child: Child,
+    /// What the primary acknowledges: it streams for `Replicated`.
+    durability: Durability,
 }
 
 impl Case<'_> {
-    fn succeed(&mut self) -> Result<()> {
-        let mut primary = self.orders(Durability::Archived).spawn(self.setting.program)?;
+    fn succeed(&mut self, durability: Durability) -> Result<()> {
+        let mut primary = self.orders(durability).spawn(self.setting.program)?;
         self.hear_some(&mut primary, 1)?;
         let home = self.new_home()?;
-        let mut standby = self.follow(home)?;
+        let mut standby = self.follow_anew(home, durability, &[])?;
         for _ in 0..ROUNDS {
             let count = self.rng.usize(1..200);
             self.hear_some(&mut primary, count)?;
             if self.rng.bool() {
                 standby.child.kill()?;
-                standby = self.follow(standby.home)?;
+                standby = self.follow(standby.home, durability)?;
             }
             // None is killed.
             let kept = self.rng.choice(Kept::ALL).filter(|_| self.rng.u8(..5) > 0);
@@ -85,7 +101,7 @@ impl Case<'_> {
             }
             let old = self.promote(standby)?;
             self.judge(Look::Quick)?;
-            let mut next = self.orders(Durability::Archived).spawn(self.setting.program)?;
+            let mut next = self.orders(durability).spawn(self.setting.program)?;
             self.hear_some(&mut next, 1)?;
             if let Some(kept) = kept {
                 kept.ends(&mut primary)?;
@@ -94,12 +110,13 @@ impl Case<'_> {
                 }
             }
             self.ledger.hear_rest(&mut primary)?;
+            let listed = self.replicas()?;
             if self.rng.bool() {
-                let mut killed = self.spawn_follower(&old)?;
+                let mut killed = self.spawn_follower(&old, durability)?;
                 thread::sleep(Duration::from_millis(self.rng.u64(..120)));
                 killed.kill()?;
             }
-            standby = self.follow(old)?;
+            standby = self.follow_anew(old, durability, &listed)?;
             primary = next;
         }
         self.close(&mut primary)?;
@@ -117,7 +134,7 @@ impl Case<'_> {
         let mut primary = self.orders(Durability::Archived).spawn(self.setting.program)?;
         self.hear_some(&mut primary, 20)?;
         let home = self.new_home()?;
-        let mut standby = self.follow(home)?;
+        let mut standby = self.follow(home, Durability::Archived)?;
         standby.child.tell(CLOSE)?;
         self.await_word(&mut standby.child, "closed")?;
         self.hear_some(&mut primary, 20)?;
@@ -127,20 +144,63 @@ impl Case<'_> {
         Ok(self.judge(Look::Quick)?)
     }
 
+    /// The control: the replica is not promoted, but a follower that has what is archived.
+    fn succeed_unlisted(&mut self) -> Result<()> {
+        let durability = Durability::Replicated(1);
+        let mut primary = self.orders(durability).spawn(self.setting.program)?;
+        self.hear_some(&mut primary, 1)?;
+        let home = self.new_home()?;
+        let _replica = self.follow_anew(home, durability, &[])?;
+        let home = self.new_home()?;
+        let mut standby = self.follow(home, Durability::Archived)?;
+        self.hear_some(&mut primary, 20)?;
+        primary.kill()?;
+        self.ledger.hear_rest(&mut primary)?;
+        standby.child.tell(FORCE)?;
+        self.await_word(&mut standby.child, "promoted")?;
+        self.move_to(standby.home);
+        Ok(self.judge(Look::Quick)?)
+    }
+
+    /// Starts a follower where these were `listed`. One that streams is, too, when this returns.
+    fn follow_anew(
+        &mut self,
+        home: PathBuf,
+        durability: Durability,
+        listed: &[String],
+    ) -> Result<Standby> {
+        let (standby, start) = (self.follow(home, durability)?, Instant::now());
+        while streams(durability) && self.replicas()? == listed {
+            if start.elapsed() > PATIENCE {
+                bail!(Wrong::Other(format!("a follower is no replica after {PATIENCE:?}")));
+            }
+            thread::sleep(INTERVAL);
+        }
+        Ok(standby)
+    }
+
+    /// Who may take over.
+    fn replicas(&self) -> Result<Vec<String>> {
+        let record = leader(&self.store(), &Layout::directory())?;
+        Ok(record.iter().flat_map(|it| &it.replicas).map(ToString::to_string).collect())
+    }
+
     /// Starts a follower with the file in `home`, and waits until it follows.
-    fn follow(&mut self, home: PathBuf) -> Result<Standby> {
-        let mut child = self.spawn_follower(&home)?;
+    fn follow(&mut self, home: PathBuf, durability: Durability) -> Result<Standby> {
+        let mut child = self.spawn_follower(&home, durability)?;
         let said = self.await_word(&mut child, "follows")?;
         if let Some(orphan) = said.split_once(' ').map(|(_, orphan)| PathBuf::from(orphan)) {
             self.look_at(&orphan)?;
         }
-        Ok(Standby { home, child })
+        Ok(Standby { home, child, durability })
     }
 
-    fn spawn_follower(&self, home: &Path) -> Result<Child> {
+    fn spawn_follower(&self, home: &Path, durability: Durability) -> Result<Child> {
         let (file, archive) = (home.join(FILE), self.archive());
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not text");
-        let variables = [("FILE", text(&file)?), ("ARCHIVE", text(&archive)?)];
+        let streams = streams(durability).to_string();
+        let variables =
+            [("FILE", text(&file)?), ("ARCHIVE", text(&archive)?), ("STREAMS", streams)];
         let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
         self.setting.program.spawn(ROLE, &variables)
     }
@@ -155,7 +215,7 @@ impl Case<'_> {
             if !follows(&standby.home.join(FILE)) {
                 return Ok(self.move_to(standby.home));
             }
-            standby = self.follow(standby.home)?;
+            standby = self.follow(standby.home, standby.durability)?;
             standby.child.tell(PROMOTE)?;
         }
         self.await_word(&mut standby.child, "promoted")?;
@@ -191,11 +251,18 @@ impl Case<'_> {
     }
 }
 
+/// Whether followers stream from a primary that acknowledges so.
+fn streams(durability: Durability) -> bool {
+    matches!(durability, Durability::Replicated(_))
+}
+
 /// Plays the role.
 pub(super) fn play() -> Result<()> {
     let (file, directory): (PathBuf, PathBuf) = (variable("FILE")?, variable("ARCHIVE")?);
     let store = Arc::new(DirectoryStore::new(directory));
     let archive = Archive::of(store, Layout::directory()).interval(INTERVAL);
+    let streams: bool = variable("STREAMS")?;
+    let archive = if streams { archive.stream_from(None, SECRET) } else { archive };
     let follower = archive.follow(Options::new().readers(2), &file)?;
     match follower.stats().orphan {
         Some(orphan) => say(&format!("follows {}", orphan.display())),
@@ -213,8 +280,9 @@ pub(super) fn play() -> Result<()> {
         word
     });
     match word.as_deref() {
-        Some(PROMOTE) => {
-            let claimed = follower.claim(Takeover::Now, &|| true)?.context("it was not stopped")?;
+        Some(word @ (PROMOTE | FORCE)) => {
+            let when = if word == FORCE { Takeover::Forced } else { Takeover::Now };
+            let claimed = follower.claim(when, &|| true)?.context("it was not stopped")?;
             follower.promote(claimed)?;
             say("promoted");
         }

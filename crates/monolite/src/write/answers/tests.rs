@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::call::completion::Completion;
-use crate::call::member::{Once, Submission, Terms};
+use crate::call::member::{ArchiveWait, Once, Submission, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::write::archived::tests::{LONG, archived};
 
@@ -139,7 +139,10 @@ fn a_batch_that_has_come_to_nothing_may_be_late() {
 fn members_that_wait_for_the_archive_keep_nobody_from_the_disk() {
     let (progress, _wal, archived) = archived(10);
     let answers = Answers::new(1, Arc::clone(&progress), Some(Arc::new(archived)));
-    let terms = Terms { archive_wait: Some(LONG), ..Terms::default() };
+    let terms = Terms {
+        archive_wait: Some(ArchiveWait { replicas: None, limit: LONG }),
+        ..Terms::default()
+    };
     let (first, callers) = batch_of(&progress, terms, 3, 100);
     answers.owe(3);
     answers.give(first, true);

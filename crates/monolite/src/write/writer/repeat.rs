@@ -6,7 +6,6 @@
 //!   same, in a WAL that has begun anew: a follower has to repeat what its primary did.
 
 use std::io;
-use std::sync::atomic::Ordering;
 
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{IoError, LimitHit};
@@ -56,8 +55,8 @@ impl Writer {
         let group = entry.member.group().expect("a member that repeats has a group");
         self.progress.expose();
         let mut failure = None;
-        let pages = &mut group.pages;
-        let repeated = self.connection.repeat(group.size, group.after, &mut |take| {
+        let (pages, marker) = (&mut group.pages, group.marker.as_deref());
+        let repeated = self.connection.repeat(group.size, group.after, marker, &mut |take| {
             let mut give = |number, page: &[u8]| take(number, page).map_err(io::Error::other);
             let given = pages.iter_mut().try_for_each(|pages| pages.each(&mut give));
             given.map_err(|error| {
@@ -70,7 +69,7 @@ impl Writer {
         });
         let error = match repeated {
             Ok(commits) => {
-                group.counted.store(commits, Ordering::Relaxed);
+                group.last.note(commits, group.marker.take());
                 self.wal.note_committed();
                 return Ok(());
             }
@@ -84,6 +83,9 @@ impl Writer {
             return Err(Uncommitted::Failed(Error::new(ErrorKind::Storage, message)));
         }
         self.note_lost_write(&error, "a commit");
+        if hit == Some(LimitHit::GateShut) {
+            return Err(Uncommitted::Failed(group.last.failure()));
+        }
         Err(hit.map_or(Uncommitted::Failed(error), Uncommitted::of))
     }
 }
