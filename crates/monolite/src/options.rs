@@ -38,14 +38,17 @@ pub enum Durability {
     Buffered,
     /// The write is on disk, and in the [archive](Options::archive), too: it survives the machine.
     /// Costs the time of one upload, which all share that wait meanwhile, and
-    /// [`time_limit`](crate::archive::Archive::time_limit) at most.
+    /// [`time_limit`](crate::archive::Archive::time_limit) at most. A transaction that changed
+    /// nothing waits for the disk alone: a repeated request that finds its key in a table answers
+    /// by [`Database::read_as_written`](crate::Database::read_as_written), or
+    /// [`Database::transact_once`](crate::Database::transact_once).
     Archived,
     /// The write is on disk, and on the disks of all followers that are listed as replicas, so many
     /// at least (1 to 255): it survives the machine. Or it is in the archive, if that is sooner.
     /// Needs an [archive](Options::archive) that streams to followers. Costs a round trip and the
-    /// sync of a follower, and the same time at most. A follower with
-    /// [`Sharing::Shared`] that is killed loses what it has acknowledged if another program
-    /// checkpoints its file before it runs again.
+    /// sync of a follower, and the same time at most. Where another program opens the file of a
+    /// follower that was killed before that runs again, it begins anew, and keeps what it had as an
+    /// orphan file.
     Replicated(u8),
 }
 
