@@ -368,9 +368,9 @@ async fn once(
     let _turn = shared.keys.turn(name.unwrap_or(ONLY), key.text()).await?;
     let mut held = stream(shared, session, pipeline.baton.as_deref()).await;
     let known = match &held {
-        Ok((held, _)) => key.find(held.database.database()).await,
+        Ok((held, _)) => key.find(&held.database).await,
         // A repetition has a baton that is spent.
-        Err(_) => key.find(shared.database(name, Phase::Stops).await?.database()).await,
+        Err(_) => key.find(&shared.database(name, Phase::Stops).await?).await,
     }?;
     let is_repeated = known.is_some();
     if is_repeated {

@@ -16,12 +16,13 @@
 //! - Requests with one key run one after the other ([`crate::keys`]). So what is refused while its
 //!   key is not stored has changed nothing, and nothing of it is under way.
 
-use monolite::{Committed, Database, Error, ErrorKind, Transaction, Tx};
+use monolite::{Committed, Error, ErrorKind, Transaction, Tx};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Answer, Last, Stream};
+use crate::databases::InUse;
 use crate::errors::{Own, protocol_error};
 use crate::hrana::{ProtocolError, StmtResult, StreamResponse};
 
@@ -118,10 +119,14 @@ impl Key {
         &self.text
     }
 
-    /// What was answered up to the commit with this key, if there was one.
-    pub(crate) async fn find(&self, db: &Database) -> Result<Option<Record>, ProtocolError> {
+    /// What was answered up to the commit with this key, if there was one. A replica does not know:
+    /// what it has streamed may be lost. It refuses what writes.
+    pub(crate) async fn find(&self, database: &InUse) -> Result<Option<Record>, ProtocolError> {
+        if database.follower().is_some() {
+            return Ok(None);
+        }
         let text = self.text.clone();
-        let found = db.read_as_written(move |tx| tx.outcome_of(&text)).await;
+        let found = database.database().read_as_written(move |tx| tx.outcome_of(&text)).await;
         let found = found.map_err(|error| {
             if error.kind() == ErrorKind::Fenced {
                 return protocol_error(&error);

@@ -136,6 +136,18 @@ fn replica_reads_and_says_where_to_write() {
         is_refusal(&client.answer(3, execute(1, insert)).await["error"]);
     });
     assert_eq!(value(&replica, &token, "SELECT count(*) FROM t"), "2");
+    // It does not know of a key: what it has may be streamed, and lost later.
+    let keyed = |served: &Served| {
+        let requests = json!([{ "type": "execute", "stmt": { "sql": insert } }]);
+        let request = agent().post(format!("{}/v2/pipeline", served.url));
+        let request = request.header("idempotency-key", "k");
+        let mut answer = request.send_json(json!({ "requests": requests })).unwrap();
+        answer.body_mut().read_json::<Value>().unwrap()["results"][0].clone()
+    };
+    assert_eq!(keyed(&primary)["type"], "ok");
+    let token = token_of(&primary, "INSERT INTO t VALUES (4)");
+    assert_eq!(value(&replica, &token, "SELECT count(*) FROM t"), "4");
+    is_refusal(&keyed(&replica)["error"]);
 }
 
 #[test]
