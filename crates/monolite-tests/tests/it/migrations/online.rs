@@ -167,13 +167,18 @@ fn ours(plain: &Connection) -> i64 {
 fn paused(path: &Path, rows: i64, all: &Migrations) -> Database {
     let db = Database::open(path).unwrap();
     fill(&db, rows);
-    let up = all.up(&db);
-    while all.status(&db).unwrap().rebuilding.is_none_or(|it| it.rows == 0) {
+    pause(&db, all);
+    db
+}
+
+/// Begins an online rebuild, and cancels it once it has copied rows.
+fn pause(db: &Database, all: &Migrations) {
+    let up = all.up(db);
+    while all.status(db).unwrap().rebuilding.is_none_or(|it| it.rows == 0) {
         std::thread::yield_now();
     }
     up.cancel();
     assert_eq!(up.wait().unwrap_err().kind(), ErrorKind::Aborted);
-    db
 }
 
 fn write(db: &Database, sql: &str) -> monolite::Result<()> {
@@ -245,15 +250,18 @@ fn break_trigger(path: &Path, name: &str) {
 #[test]
 fn a_trigger_that_misses_a_change_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
-    // All of them are needed, and the comparison notices each that is not there.
-    for (name, change) in [
-        ("insert", "REPLACE INTO t(id, u, n) VALUES (1, 'fresh', 771)"),
+    // The comparison notices each that is not there. `inserted` is for keys that are drawn once all
+    // rows are copied.
+    for (at, (name, change)) in [
+        ("insert", "REPLACE INTO t(id, u, n) VALUES (100000, 'U1', 77)"),
         ("update", "UPDATE t SET u = 'fresh', n = 771 WHERE id = 1"),
         ("delete", "DELETE FROM t WHERE id = 1"),
-        ("replace_by_insert", "REPLACE INTO t(id, u, n) VALUES (100000, 'U1', 77)"),
-        ("replace_by_update", "UPDATE OR REPLACE t SET u = 'U1' WHERE id = 2"),
-    ] {
-        let path = directory.path().join(format!("{name}.db"));
+        ("update", "UPDATE OR REPLACE t SET u = 'U1' WHERE id = 2"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = directory.path().join(format!("{at}.db"));
         let all = online(REBUILD);
         let db = paused(&path, 20_000, &all);
         db.close().unwrap();
@@ -265,6 +273,43 @@ fn a_trigger_that_misses_a_change_is_noticed() {
         let words = ["is not what it shall be", "cannot be in the new table (id"];
         assert!(words.iter().any(|it| error.to_string().contains(it)), "{name}: {error}");
         assert_eq!(all.status(&db).unwrap().pending.len(), 1, "{name}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn rows_are_noted_whose_statement_ends_before_triggers_behind_it_run() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, refers, second, change, left) in [
+        // Row 2 goes without a trigger, and takes row 1 along before that is updated.
+        ("replaced", "DELETE", "2, NULL", "UPDATE OR REPLACE t SET id = 2 WHERE id = 1", [3, 4]),
+        // Row 2 follows row 1, and its trigger fails.
+        ("moved", "UPDATE", "2, 1", "UPDATE t SET id = 0 WHERE id = 1", [0, 2]),
+        ("deleted", "DELETE", "2, 1", "DELETE FROM t WHERE id = 1", [3, 4]),
+    ] {
+        let path = directory.path().join(name);
+        let db = Database::open(&path).unwrap();
+        let up = format!("up INTEGER REFERENCES t(id) ON {refers} CASCADE");
+        let first = if name == "replaced" { "1, 2" } else { "1, NULL" };
+        let schema = format!(
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, {up});
+             INSERT INTO t VALUES ({first}), ({second});
+             INSERT INTO t WITH RECURSIVE x(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM x LIMIT
+             20000) SELECT i, NULL FROM x;
+             CREATE TRIGGER u AFTER UPDATE ON t WHEN NEW.id = 2
+             BEGIN SELECT RAISE(FAIL, 'two'); END;
+             CREATE TRIGGER d AFTER DELETE ON t WHEN OLD.id = 2
+             BEGIN SELECT RAISE(FAIL, 'two'); END"
+        );
+        write(&db, &schema).unwrap();
+        let all = online(&format!("CREATE TABLE t(id INTEGER PRIMARY KEY, {up}, e DEFAULT 'n')"));
+        pause(&db, &all);
+        let ended = db.write(move |tx| Ok(tx.execute(change, ()).is_ok())).wait().unwrap();
+        assert_eq!(ended, name == "replaced", "{name}");
+        assert_eq!(all.up(&db).wait().unwrap(), ["0001_rebuild.sql"], "{name}");
+        let rows = "SELECT id FROM t ORDER BY id LIMIT 2";
+        let rows = db.read(|tx| tx.query_map(rows, (), |row| row.get::<_, i64>(0)));
+        assert_eq!(rows.wait().unwrap(), left, "{name}");
         db.close().unwrap();
     }
 }
