@@ -9,7 +9,8 @@ use crate::json;
 use crate::out::stdout;
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::{Options, Sharing};
-use monolite_archive::{Follower, FollowerStats, Succession, Takeover, Txid};
+use monolite_archive::internals::{Turn, turn};
+use monolite_archive::{Archive, Follower, FollowerStats, Succession, Takeover, Txid};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -103,10 +104,7 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     // Other programs are to read it, and what they could write would cost a copy at a takeover.
     let sharing = if *takeover { Sharing::Exclusive } else { Sharing::Shared };
     let follower = archive.follow(Options::new().sharing(sharing), file)?;
-    if let Some(orphan) = follower.stats().orphan {
-        let orphan = orphan.display();
-        writeln!(stdout(), "{orphan} has what {} alone had; it follows now", file.display())?;
-    }
+    tell_orphan(&follower, file)?;
     // Without a service manager, nothing is said.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let (said, at, as_json) = (FollowerStats::default(), Instant::now(), archived.json);
@@ -137,6 +135,16 @@ pub(crate) fn run(arguments: &arguments::Follow) -> Result<()> {
     say(&stats, archived.json)
 }
 
+/// Says where the pages are that the file had, if it has been set back.
+fn tell_orphan(follower: &Follower, file: &Path) -> Result<()> {
+    let Some(orphan) = follower.stats().orphan else { return Ok(()) };
+    let (orphan, file) = (orphan.display(), file.display());
+    Ok(writeln!(
+        io::stderr(),
+        "{orphan} has what {file} had and the archive had not; it follows now"
+    )?)
+}
+
 /// Has a file be the primary's, because an operator says so.
 pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     let arguments::Promote { archive: archived, file, address, lose_replicated } = arguments;
@@ -145,13 +153,26 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     if let Some(address) = address {
         archive = archive.address(address);
     }
+    if *lose_replicated && turn(&archive, file)? == Turn::Leads {
+        return keep(archive, archived, file);
+    }
     let follower = archive.follow(Options::new(), file)?;
+    tell_orphan(&follower, file)?;
     let goes_on = || !is_stopped.load(Ordering::Relaxed);
     let when = if *lose_replicated { Takeover::Forced } else { Takeover::Now };
     let Some(claimed) = follower.claim(when, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");
     };
     lead(follower, claimed, archived, file).map(drop)
+}
+
+/// Has the primary's own file go on with what it has, which may lack writes that replicas had.
+fn keep(archive: Archive, archived: &arguments::Archived, file: &Path) -> Result<()> {
+    let options = Options::new().must_exist().archive(archive.take_over(true));
+    let db = options.open(file)?;
+    let epoch = db.stats().archive.map_or(0, |archive| archive.epoch);
+    db.close()?;
+    promoted(archived, file, epoch)
 }
 
 /// Says that the file is the primary's; the epoch.
@@ -168,16 +189,21 @@ fn lead(
              or promote another follower"
         )
     })?;
+    promoted(archived, file, epoch)?;
+    Ok(epoch)
+}
+
+fn promoted(archived: &arguments::Archived, file: &Path, epoch: u64) -> Result<()> {
+    let file = json::name(file);
     if archived.json {
-        json::print(&mut stdout(), &Promoted { url: &archived.url, file: path, epoch })?;
-        return Ok(epoch);
+        return json::print(&mut stdout(), &Promoted { url: &archived.url, file, epoch });
     }
     writeln!(
         stdout(),
-        "{path}: the primary's from now on (epoch {epoch}); it goes on when its program opens it \
+        "{file}: the primary's from now on (epoch {epoch}); it goes on when its program opens it \
          with the archive"
     )?;
-    Ok(epoch)
+    Ok(())
 }
 
 /// What `promote --json` prints, and `follow --takeover --json` at its end.

@@ -132,7 +132,9 @@ pub(crate) fn unclear(epoch: Epoch) -> ProtocolError {
 fn tell_orphan(follower: &Follower, path: &Path) {
     if let Some(orphan) = follower.stats().orphan {
         let (orphan, path) = (orphan.display(), path.display());
-        crate::log::error(&format!("{orphan} has what {path} alone had; it follows now"));
+        crate::log::error(&format!(
+            "{orphan} has what {path} had and the archive had not; it follows now"
+        ));
     }
 }
 

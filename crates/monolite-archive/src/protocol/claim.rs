@@ -527,7 +527,8 @@ fn not_replicated(record: &Record) -> Error {
     let names: Vec<String> = record.replicas.iter().map(ReplicaId::to_string).collect();
     let message = format!(
         "writes were acknowledged as replicated that the archive and this file may lack: promote \
-         the follower {} instead, which has them; --lose-replicated loses them",
+         the follower {} instead, which has them; `monolite promote --lose-replicated` with this \
+         file goes on without them",
         names.join(" or ")
     );
     Error::invalid(message)
