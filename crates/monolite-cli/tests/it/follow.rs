@@ -289,7 +289,7 @@ fn operator_promotes_a_file_and_the_former_primary_keeps_its_orphan() {
     assert_eq!(rows(&copy), 2);
     let file = directory.join("shop.db");
     let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
-    let child = command.arg("follow").args([&url, &file]).stdout(Stdio::piped()).spawn();
+    let child = command.arg("follow").args([&url, &file]).stderr(Stdio::piped()).spawn();
     let child = child.expect("it starts");
     wait_until("it follows", || {
         std::fs::metadata(directory.join("shop.db-archive/position.json")).is_err()
@@ -298,7 +298,7 @@ fn operator_promotes_a_file_and_the_former_primary_keeps_its_orphan() {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().expect("it runs").success());
     let ended = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     let orphan = said.split_whitespace().find(|word| word.contains(".orphan-1-")).expect("told");
     let restored = directory.join("orphan.db");
     let ended = monolite(&[
