@@ -346,10 +346,8 @@ fn replica_that_has_lost_its_marker_leaves_an_orphan() {
     db.close().unwrap();
 }
 
-#[test]
-fn primary_that_may_lack_what_a_replica_has_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let told = Told::new(directory.path(), 600_000);
+/// The replica of a primary that was killed.
+fn replica_alone(told: &Told) -> Follower {
     let mut primary = told.start("replicating-primary");
     let mut follower = None;
     wait_until("it follows", || {
@@ -360,13 +358,83 @@ fn primary_that_may_lack_what_a_replica_has_is_refused() {
     let has = || follower.database().read(state).wait().is_ok_and(|n| n > 5);
     wait_until("it replicates", has);
     primary.kill();
-    fs::remove_file(told.directory.join("shop.db-wal")).unwrap();
-    let opened = Options::new().archive(told.primary()).open(told.directory.join("shop.db"));
-    let Err(error) = opened else { panic!("the replica has more") };
-    assert!(error.to_string().contains("promote the follower"), "{error}");
+    follower
+}
+
+#[test]
+fn primary_that_may_lack_what_a_replica_has_is_refused() {
+    for may_lose in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let told = Told::new(directory.path(), 600_000);
+        let follower = replica_alone(&told);
+        fs::remove_file(told.directory.join("shop.db-wal")).unwrap();
+        let file = told.directory.join("shop.db");
+        let Err(error) = Options::new().archive(told.primary()).open(&file) else {
+            panic!("the replica has more")
+        };
+        assert!(error.to_string().contains("promote the follower"), "{error}");
+        if may_lose {
+            let archive = told.primary().take_over(true);
+            Options::new().archive(archive).open(&file).unwrap().close().unwrap();
+            assert!(told.archive().leader().unwrap().unwrap().replicas.is_empty());
+            continue;
+        }
+        let succession = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
+        follower.promote(succession).unwrap();
+        assert!(state_of(&told.directory.join("copy.db")) > 5);
+    }
+}
+
+#[test]
+fn listed_replica_is_not_set_back_before_a_successor_has_archived() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 600_000);
+    let follower = replica_alone(&told);
+    let had = follower.database().read(state).wait().unwrap();
+    follower.close().unwrap();
+    let follow = || {
+        let archive = told.archive().time_limit(Duration::from_secs(1)).stream_from(None, SECRET);
+        archive.follow(Options::new().readers(1), told.directory.join("copy.db")).unwrap()
+    };
+    // Two that have claimed and not served; a hole has the next one list what is there.
+    for _ in 0..2 {
+        drop(follow().claim(Takeover::Now, &|| true).unwrap().unwrap());
+    }
+    let follower = follow();
     let succession = follower.claim(Takeover::Now, &|| true).unwrap().unwrap();
-    follower.promote(succession).unwrap();
-    assert!(state_of(&told.directory.join("copy.db")) > 5);
+    let slots = told.directory.join("archive/ltx/0");
+    let mut names: Vec<_> = fs::read_dir(&slots).unwrap().map(|it| it.unwrap().path()).collect();
+    names.sort();
+    fs::remove_file(&names[names.len() - 3]).unwrap();
+    let error = follower.promote(succession).unwrap_err();
+    assert!(error.to_string().contains("this waits until one has"), "{error}");
+    let follower = follow();
+    assert_eq!(follower.database().read(state).wait().unwrap(), had, "nothing else has it");
+    follower.close().unwrap();
+}
+
+#[test]
+fn figures_of_a_primary_hold_up_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = Told::new(directory.path(), 600_000);
+    drop(replica_alone(&told));
+    // It is looked whether the replica is to be listed on.
+    let archive = told.primary();
+    let db = Options::new().archive(archive).open(told.directory.join("shop.db")).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = db.stats();
+                }
+            });
+        }
+        // The thread that looks at the replicas takes turns with them.
+        thread::sleep(Duration::from_secs(2));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    db.close().unwrap();
 }
 
 /// Nanoseconds by a clock that all processes of this machine have.
