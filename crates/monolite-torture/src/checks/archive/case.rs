@@ -188,7 +188,7 @@ impl<'s> Case<'s> {
     }
 
     /// How far a child is.
-    fn ask(&mut self, child: &mut Child) -> Result<Status> {
+    pub(super) fn ask(&mut self, child: &mut Child) -> Result<Status> {
         // One that has ended says why below.
         let _ = child.tell(TELL);
         let until = Instant::now() + PATIENCE;

@@ -88,7 +88,7 @@ impl Case<'_> {
         let mut standby = self.follow_anew(home, durability, &[])?;
         for _ in 0..ROUNDS {
             let count = self.rng.usize(1..200);
-            self.hear_some(&mut primary, count)?;
+            self.hear_more(&mut primary, count)?;
             if self.rng.bool() {
                 standby.child.kill()?;
                 standby = self.follow(standby.home, durability)?;
@@ -153,13 +153,20 @@ impl Case<'_> {
         let _replica = self.follow_anew(home, durability, &[])?;
         let home = self.new_home()?;
         let mut standby = self.follow(home, Durability::Archived)?;
-        self.hear_some(&mut primary, 20)?;
+        self.hear_more(&mut primary, 20)?;
         primary.kill()?;
         self.ledger.hear_rest(&mut primary)?;
         standby.child.tell(FORCE)?;
         self.await_word(&mut standby.child, "promoted")?;
         self.move_to(standby.home);
         Ok(self.judge(Look::Quick)?)
+    }
+
+    /// Hears a primary until it has acknowledged so many more. What it said before now does not
+    /// count: before it had a replica, the archive acknowledged.
+    fn hear_more(&mut self, primary: &mut Child, count: usize) -> Result<()> {
+        self.ask(primary)?;
+        self.hear_some(primary, count)
     }
 
     /// Starts a follower where these were `listed`. One that streams is, too, when this returns.
