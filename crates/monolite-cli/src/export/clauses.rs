@@ -62,6 +62,70 @@ pub(crate) fn split<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
     tokens.split(is_comma).collect()
 }
 
+/// The places of what gives one of several values, of which some may be integers and some reals.
+/// `of` says of a name whether it may be the one, and the other.
+pub(crate) fn mixtures<'s>(
+    tokens: &[Token<'s>],
+    of: impl Fn(&Token<'s>) -> (bool, bool),
+) -> Vec<usize> {
+    let is_dot = |token: &Token<'_>| token.kind == TokenKind::Sign(b'.');
+    let numbers = |part: &[Token<'s>]| {
+        let of_token = |(at, token): (usize, &Token<'s>)| match token.kind {
+            TokenKind::Number => {
+                let is_hex = token.text.to_ascii_lowercase().starts_with("0x");
+                let is_real = !is_hex && token.text.contains(['.', 'e', 'E']);
+                (!is_real, is_real)
+            }
+            TokenKind::Word | TokenKind::Quoted if !part.get(at + 1).is_some_and(is_dot) => {
+                match token.text.to_ascii_lowercase().as_str() {
+                    "count" | "length" => (true, false),
+                    "avg" | "total" | "real" | "double" | "float" => (false, true),
+                    _ => of(token),
+                }
+            }
+            _ => (false, false),
+        };
+        let all: Vec<_> = part.iter().enumerate().map(of_token).collect();
+        // Arithmetic with a real is real.
+        let is_real = all.contains(&(false, true)) && !part.iter().any(|it| it.is_word("when"));
+        (all.iter().any(|it| it.0) && !is_real, all.iter().any(|it| it.1))
+    };
+    let is_mixture = |at: &usize| {
+        let parts = match tokens[*at].text.to_ascii_lowercase().as_str() {
+            "case" => branches(&tokens[at + 1..]),
+            "coalesce" | "ifnull" | "nullif" if is_open(tokens.get(at + 1)) => {
+                split(&tokens[at + 2..closing(tokens, at + 1)])
+            }
+            _ => return false,
+        };
+        let all: Vec<_> = parts.into_iter().map(numbers).filter(|it| it.0 || it.1).collect();
+        all.len() > 1 && all.iter().any(|it| it.0) && all.iter().any(|it| it.1)
+    };
+    (0..tokens.len()).filter(is_mixture).collect()
+}
+
+/// The values of the CASE before these tokens.
+fn branches<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
+    let (mut depth, mut start, mut branches) = (0_usize, None, Vec::new());
+    for (at, token) in tokens.iter().enumerate() {
+        let word = token.text.to_ascii_lowercase();
+        match word.as_str() {
+            "case" => depth += 1,
+            "end" if depth > 0 => depth -= 1,
+            "when" | "then" | "else" | "end" if depth == 0 => {
+                branches.extend(start.take().map(|start| &tokens[start..at]));
+                match word.as_str() {
+                    "end" => break,
+                    "when" => {}
+                    _ => start = Some(at + 1),
+                }
+            }
+            _ => {}
+        }
+    }
+    branches
+}
+
 /// The text from the first to the last of these tokens.
 fn text(sql: &str, tokens: &[Token<'_>]) -> String {
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return String::new() };

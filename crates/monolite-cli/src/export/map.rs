@@ -11,7 +11,7 @@ use super::clauses::{self, Reference};
 use super::kind::Kind;
 use super::report::Report;
 use super::rows::Found;
-use super::schema::{self, Column, ForeignKey, Index, Schema, Table};
+use super::schema::{self, Column, ForeignKey, Index, Schema, Table, View};
 use super::target::{Target, TargetColumn};
 use super::translate::{Meant, Names, Translated, literal, quoted, translate};
 use anyhow::{Result, bail, ensure};
@@ -531,15 +531,26 @@ impl Plan {
     }
 
     fn views(&mut self, schema: &Schema, kinds: &[Kinds]) {
-        for view in &schema.views {
-            let names = view_names(schema, kinds, &view.sql);
-            let translated = translate(&clauses::of_view(&view.sql), &names);
-            match translated.and_then(|it| Ok((it, view.columns.as_ref().map_err(String::clone)?)))
-            {
-                Ok((translated, columns)) => {
+        let words: Vec<_> = schema.views.iter().map(|view| words(schema, &view.sql)).collect();
+        let translated = |(view, words): (&View, &HashSet<String>)| {
+            translate(&clauses::of_view(&view.sql), &view_names(schema, kinds, words))
+        };
+        let translated: Vec<_> = schema.views.iter().zip(&words).map(translated).collect();
+        for ((view, made), words) in schema.views.iter().zip(&translated).zip(&words) {
+            let made = made.as_ref().map_err(String::clone);
+            match made.and_then(|it| Ok((it, view.columns.as_ref().map_err(String::clone)?))) {
+                Ok((made, columns)) => {
+                    let reads = schema.views.iter().zip(&translated).filter(|(other, made)| {
+                        other.name != view.name
+                            && words.contains(&other.name.to_lowercase())
+                            && made.as_ref().is_ok_and(|made| !made.said().is_empty())
+                    });
+                    let reads = reads.map(|(it, _)| format!("reads {}, which differs", it.name));
+                    let said = Some(made.said()).filter(|said| !said.is_empty());
+                    let note = said.into_iter().chain(reads).collect::<Vec<_>>().join("; ");
                     let (name, columns) = (quoted(&view.name), list(columns));
-                    let sql = format!("CREATE VIEW {name} ({columns}) AS {}", translated.sql);
-                    self.step("view", &view.name, sql, &translated.said());
+                    let sql = format!("CREATE VIEW {name} ({columns}) AS {}", made.sql);
+                    self.step("view", &view.name, sql, &note);
                 }
                 Err(why) => self.report.lost("view", &view.name, &why),
             }
@@ -547,8 +558,8 @@ impl Plan {
     }
 }
 
-/// The names of the tables and views that a view's text has, and of their columns.
-fn view_names(schema: &Schema, kinds: &[Kinds], sql: &str) -> Names {
+/// The words of a view's text, and of the views that it reads, in lower case.
+fn words(schema: &Schema, sql: &str) -> HashSet<String> {
     let of = |sql| clauses::tokens(sql).into_iter().filter_map(|it| it.name());
     let mut words: HashSet<String> = of(sql).map(|word| word.to_lowercase()).collect();
     // Columns come through views, too. The last view that is made may be the first that is read.
@@ -557,6 +568,11 @@ fn view_names(schema: &Schema, kinds: &[Kinds], sql: &str) -> Names {
             words.extend(of(&view.sql).map(|word| word.to_lowercase()));
         }
     }
+    words
+}
+
+/// The names of the tables and views that a view's words have, and of their columns.
+fn view_names(schema: &Schema, kinds: &[Kinds], words: &HashSet<String>) -> Names {
     let is_used = |name: &str| words.contains(&name.to_lowercase());
     let mut names = Names::default();
     for (table, kinds) in schema.tables.iter().zip(kinds).filter(|(it, _)| is_used(&it.name)) {

@@ -5,6 +5,7 @@
 //! refuses what has a type that it does not take. What it takes and may mean otherwise, by a
 //! column's collation or affinity or by a text that looks like a number, is a doubt.
 
+use super::clauses;
 use super::kind::Kind;
 use monolite_sqlite::{Scan, Token, TokenKind};
 use std::collections::{BTreeSet, HashMap};
@@ -302,7 +303,8 @@ impl<'s> Work<'s> {
                 .iter()
                 .any(|it| matches!(it.kind, TokenKind::Sign(sign) if signs.contains(&sign)))
         };
-        if is(|column| column.has_integers) && has(b"/%") {
+        let has_mixture = self.has_mixture();
+        if (has_mixture || is(|column| column.has_integers)) && has(b"/%") {
             doubts.push("a division of integers leaves out the fraction in SQLite".to_owned());
         }
         let casts = |to: &str| self.cast_to.contains(&to);
@@ -315,6 +317,27 @@ impl<'s> Work<'s> {
             doubts.push("a CAST of a text that is no number fails".to_owned());
         }
         self.out.doubts.extend(doubts);
+        if has_mixture {
+            self.note("integers beside reals are reals");
+        }
+    }
+
+    /// Whether something gives an integer or a real. What a view's columns are is not known.
+    fn has_mixture(&self) -> bool {
+        let solid = |it: &&Token<'_>| it.kind != TokenKind::Blank;
+        let tokens: Vec<_> = self.all.iter().filter(solid).copied().collect();
+        let of = |token: &Token<'_>| {
+            let columns = token.name().and_then(|name| Some(&self.names.find(&name)?.columns));
+            columns.map_or((false, false), |columns| {
+                let is =
+                    |is_it: fn(&Meant) -> bool| columns.is_empty() || columns.iter().any(is_it);
+                (
+                    is(|it| it.kind == Kind::Bigint || it.has_integers),
+                    is(|it| matches!(it.kind, Kind::Double | Kind::Numeric)),
+                )
+            })
+        };
+        !clauses::mixtures(&tokens, of).is_empty()
     }
 
     fn literal(&mut self, at: usize, content: String) {
