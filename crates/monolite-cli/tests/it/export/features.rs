@@ -349,7 +349,7 @@ const FEATURES: &[Feature] = &[
         &[
             ("changed", "column", "f36.a", "declared \"BOOLEAN\": made bigint"),
             ("changed", "column", "f36.b", "made text"),
-            ("carried", "column", "f36.c", ""),
+            ("changed", "column", "f36.c", "made double precision"),
             ("carried", "column", "f36.d", ""),
         ],
         &[("SELECT string_agg(concat_ws(',', a, b, c, d, e), ' ' ORDER BY a) FROM f36",
@@ -416,6 +416,56 @@ const FEATURES: &[Feature] = &[
             ("changed", "check", "f42", "a division by zero fails"),
         ],
         &[],
+    ),
+    (
+        "DEFAULTs that are no literals have the value that SQLite gives them",
+        "CREATE TABLE f53(id INTEGER, a TEXT DEFAULT (CAST(x'4142' AS TEXT)),
+                          b TEXT DEFAULT ('a' LIKE 'A'), c TEXT DEFAULT (2 IN (1, 2)),
+                          d TEXT DEFAULT 1e16, e TEXT DEFAULT (lower('ÉA')), f TEXT DEFAULT 9e999,
+                          g REAL DEFAULT -9e999, h INTEGER DEFAULT (abs(-7)),
+                          i TEXT DEFAULT ('at ' || CURRENT_DATE)) STRICT;",
+        &[("carried", "default", "f53.b", ""), ("carried", "default", "f53.i", "")],
+        &[("INSERT INTO f53(id) VALUES (1); SELECT concat_ws(' ', a, b, c, d, e, f, g, h,
+            i ~ '^at \\d{4}-\\d\\d-\\d\\d$') FROM f53", "AB 1 1 10000000000000000.0 Éa Inf -Infinity 7 t")],
+    ),
+    (
+        "a DEFAULT of another type than its column's",
+        "CREATE TABLE f54(id INTEGER, a DATETIME DEFAULT CURRENT_TIMESTAMP, b DATE DEFAULT CURRENT_DATE,
+                          c NUMERIC DEFAULT (datetime('now')), d BLOB DEFAULT CURRENT_TIME,
+                          e DEFAULT 5, f TEXT DEFAULT (CURRENT_DATE > 'x'), g DEFAULT '12');
+         INSERT INTO f54 VALUES (1, 1, 2.5, 3, x'00', 'x', 'x', 4);
+         CREATE TABLE f55(a ANY DEFAULT 5, b TEXT DEFAULT (CAST(x'61006a' AS TEXT))) STRICT;",
+        &[
+            ("lost", "default", "f54.a", "its value is no bigint"),
+            ("lost", "default", "f54.b", "its value is no double precision"),
+            ("lost", "default", "f54.c", "its value is no bigint"),
+            ("lost", "default", "f54.d", "its value is no bytea"),
+            ("lost", "default", "f54.e", "its value is no text"),
+            ("lost", "default", "f54.f", "boolean"),
+            ("lost", "default", "f54.g", "its value is no bigint"),
+            ("lost", "default", "f55.a", "its value is no text"),
+            ("lost", "default", "f55.b", "its value is no text"),
+        ],
+        &[("INSERT INTO f54(id) VALUES (2); SELECT concat_ws(' ', a, b, c, d, e, f, g) FROM f54
+            WHERE id = 2", "")],
+    ),
+    (
+        "a sequence whose usual name is a table's",
+        "CREATE TABLE f56(id INTEGER PRIMARY KEY, a TEXT); INSERT INTO f56 VALUES (8, 'x');
+         CREATE TABLE f56_id_seq(b TEXT);",
+        &[("carried", "identity", "f56.id", ""), ("carried", "sequence", "f56", "")],
+        &[("INSERT INTO f56(a) VALUES ('z') RETURNING id", "9"),
+          ("SELECT count(b) FROM f56_id_seq", "0")],
+    ),
+    (
+        "a generated column that uses another one is plain",
+        "CREATE TABLE f57(a INTEGER, b INTEGER AS (a + 1), c INTEGER AS (\"B\" * 2) STORED) STRICT;
+         INSERT INTO f57(a) VALUES (3);",
+        &[
+            ("changed", "column", "f57.b", "stored, not virtual"),
+            ("lost", "generated column", "f57.c", "it uses a generated column; it is a plain column"),
+        ],
+        &[("SELECT concat_ws(' ', a, b, c) FROM f57", "3 4 8")],
     ),
 ];
 
