@@ -4,6 +4,7 @@
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
 mod known;
+mod rules;
 
 use crate::arguments;
 use crate::export::clauses::{self, split};
@@ -13,36 +14,16 @@ use anyhow::{Context as _, Result};
 use known::{Column, Columns, Known, declared, definitions, is_constraint, lower, type_words};
 use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
+use rules::Rule;
 use serde::Serialize;
 use std::io::Write as _;
 use std::path::Path;
-
-/// The name of each rule, what is otherwise, and the remedy; behind an empty line, of functions.
-const RULES: &str = include_str!("lint/rules.txt");
 
 /// Names here, and words of PostgreSQL's grammar.
 const RESERVED: &str = "analyse any array asymmetric authorization both concurrently \
     current_catalog current_role current_schema current_user fetch freeze grant ilike lateral \
     leading localtime localtimestamp only placing session_user similar some symmetric tablesample \
     trailing user variadic verbose";
-
-/// A line of them.
-type Rule = (&'static str, &'static str, &'static str);
-
-/// The first rule of a part whose name `is_it`.
-fn rule(part: &'static str, is_it: impl Fn(&str) -> bool) -> Option<Rule> {
-    let mut rules = part.lines().filter_map(|line| {
-        let (name, rest) = line.split_once(" | ")?;
-        let (difference, remedy) = rest.split_once(" | ")?;
-        Some((name, difference, remedy))
-    });
-    rules.find(|(name, ..)| is_it(name))
-}
-
-/// The parts for words, and for functions.
-fn parts() -> (&'static str, &'static str) {
-    RULES.split_once("\n\n").expect("there are two")
-}
 
 /// Something was found.
 #[derive(Debug)]
@@ -158,8 +139,7 @@ struct Lint<'s> {
 
 impl Lint<'_> {
     fn add(&mut self, at: usize, name: &str) {
-        let found = rule(parts().0, |it| it == name).expect("it is in the table");
-        self.found.push((at, found));
+        self.found.push((at, rules::of_words(name)));
     }
 
     /// The word at `at` in lower case; nothing of what is quoted.
@@ -199,6 +179,7 @@ impl Lint<'_> {
                 TokenKind::Word => self.keyword(at, is_create),
                 TokenKind::Quoted if !token.text.starts_with('"') => self.add(at, "quotes"),
                 TokenKind::Quoted if self.is_string(at) => self.add(at, "string"),
+                TokenKind::Text if self.is_alias(at) => self.add(at, "text"),
                 TokenKind::Parameter => self.add(at, "parameter"),
                 TokenKind::Number
                     if token.text.get(..2).is_some_and(|it| it.eq_ignore_ascii_case("0x")) =>
@@ -217,6 +198,27 @@ impl Lint<'_> {
             }
         }
         self.aliases();
+        self.mixtures();
+    }
+
+    /// Integers beside reals, in a statement that divides.
+    fn mixtures(&mut self) {
+        let is_division = |it: &Token<'_>| matches!(it.kind, TokenKind::Sign(b'/' | b'%'));
+        let of = |token: &Token<'_>| {
+            let column = self.columns.get(&lower(Some(token)));
+            column.map_or((false, false), |it| (it.are_integers, it.are_reals))
+        };
+        if self.tokens.iter().any(is_division) {
+            let found = clauses::mixtures(&self.tokens, of);
+            found.into_iter().for_each(|at| self.add(at, "mixture"));
+        }
+    }
+
+    /// Whether the text at `at` is an alias.
+    fn is_alias(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).map(|at| self.tokens[at]);
+        before.is_some_and(|it| matches!(it.kind, TokenKind::Number | TokenKind::Text))
+            || self.before(at, 1) == "as"
     }
 
     /// The places before `at` in the same parentheses, and that of the one that opens them.
@@ -356,6 +358,9 @@ impl Lint<'_> {
         if let Some(rule) = self.name_rule(at, &word) {
             return self.add(at, rule);
         }
+        if has("limit order", &word) && self.is_recursive(at) {
+            self.add(at, "recursive");
+        }
         match word.as_str() {
             "or" if has("insert update", &before) => self.add(at, "or"),
             "conflict" if before == "on" && has("replace ignore fail rollback abort", &next) => {
@@ -393,6 +398,7 @@ impl Lint<'_> {
             }
             "join" if self.has_no_condition(at) => self.add(at, "join"),
             "limit" => self.limit(at),
+            "select" | "values" if self.is_subquery(at) => self.add(at, "subquery"),
             "autoincrement" => self.add(at, "autoincrement"),
             "indexed" if next == "by" || before == "not" => self.add(at, "indexed"),
             _ if word.strip_prefix("current_").is_some_and(|it| has("timestamp date time", it)) => {
@@ -421,6 +427,7 @@ impl Lint<'_> {
         Some(match word {
             "main" | "temp" if self.is_sign(at + 1, b'.') => "catalog",
             _ if word.starts_with("sqlite_") && !is_call => "catalog",
+            _ if word.starts_with("pragma_") => "pragma",
             "rowid" | "_rowid_" | "oid"
                 if before != "without" && !self.columns.contains_key(word) =>
             {
@@ -447,9 +454,7 @@ impl Lint<'_> {
         } else if has("substr substring", name) && is_from_end {
             self.add(at, "substr");
         }
-        if let Some((_, difference, remedy)) = rule(parts().1, |names| has(names, name)) {
-            self.found.push((at, ("function", difference, remedy)));
-        }
+        self.found.extend(rules::of_function(name).map(|rule| (at, rule)));
     }
 
     /// Whether the NULL at `at` is for an `INTEGER PRIMARY KEY` that comes first.
@@ -488,7 +493,9 @@ impl Lint<'_> {
                     (depth, aliases) = (0, Vec::new());
                 }
                 part = word;
-            } else if part == "select" && self.before(at, 1) == "as" {
+            } else if part == "select"
+                && (self.before(at, 1) == "as" || depth == 0 && self.is_bare_alias(at))
+            {
                 aliases.push(name);
             } else if has("where having", &part)
                 && token.kind != TokenKind::Text
@@ -500,6 +507,19 @@ impl Lint<'_> {
             }
         }
         found.into_iter().for_each(|at| self.add(at, "alias"));
+    }
+
+    /// Whether the name at `at` is an alias without AS.
+    fn is_bare_alias(&self, at: usize) -> bool {
+        let no_value = "select distinct all and or not is in like between collate over";
+        let is_value = at.checked_sub(1).is_some_and(|at| match self.tokens[at].kind {
+            TokenKind::Sign(sign) => sign == b')',
+            TokenKind::Word => !has(no_value, self.tokens[at].text),
+            _ => true,
+        });
+        let is_last = self.is_sign(at + 1, b',') || self.word(at + 1) == "from";
+        let is_name = matches!(self.tokens[at].kind, TokenKind::Word | TokenKind::Quoted);
+        is_name && is_value && is_last && self.word(at) != "end"
     }
 
     /// Whether the column at `at` is all of a condition.
@@ -628,6 +648,26 @@ impl Lint<'_> {
         }
     }
 
+    /// Whether SELECT at `at` is behind FROM or JOIN, in parentheses without an alias.
+    fn is_subquery(&self, at: usize) -> bool {
+        let behind = at + self.rest(at, "").len() + 1;
+        let ends = "on using join left right full inner cross natural where group order limit \
+                    union except intersect window having returning";
+        let is_end = self.tokens.get(behind).is_none_or(|it| {
+            matches!(it.kind, TokenKind::Sign(_)) || has(ends, &self.word(behind))
+        });
+        let is_behind = has("from join", &self.before(at, 2)) && self.before(at, 3) != "distinct";
+        self.is_sign(at.wrapping_sub(1), b'(') && is_behind && is_end
+    }
+
+    /// Whether LIMIT or ORDER at `at` is of a recursive query.
+    fn is_recursive(&self, at: usize) -> bool {
+        let before = self.back(at);
+        before.last().is_some_and(|open| self.before(*open, 1) == "as")
+            && before.iter().any(|at| self.word(*at) == "union")
+            && self.tokens.iter().any(|it| it.is_word("recursive"))
+    }
+
     fn limit(&mut self, at: usize) {
         let is_end = |token: &Token<'_>| matches!(token.kind, TokenKind::Sign(b')' | b';'));
         let rest = self.tokens[at..].iter().take_while(|token| !is_end(token));
@@ -660,16 +700,24 @@ impl Lint<'_> {
         let touches = |other: u8| {
             self.is_sign(at + 1, other) && self.tokens[at + 1].at == self.tokens[at].at + 1
         };
+        let is_number = |at: usize, least: f64, most: f64| {
+            let number = self.tokens.get(at).map(|it| it.text.replace('_', "").parse::<f64>());
+            matches!(number, Some(Ok(number)) if number >= least && number <= most)
+        };
         match sign {
             b'=' if touches(b'=') => self.add(at, "equals"),
             b'-' if touches(b'>') => self.add(at, "json"),
-            b'/' | b'%'
-                if self.word(at + 1) != "nullif"
-                    && !self.tokens.get(at + 1).is_some_and(|it| it.kind == TokenKind::Number) =>
-            {
+            b'/' | b'%' if self.word(at + 1) != "nullif" && !is_number(at + 1, 1e-99, f64::MAX) => {
                 self.add(at, "division");
             }
             b'|' if touches(b'|') && self.has_no_text(at) => self.add(at, "concatenation"),
+            b'<' | b'>'
+                if touches(sign)
+                    && !self.is_sign(at.wrapping_sub(1), b'-')
+                    && !is_number(at + 2, 0.0, 31.0) =>
+            {
+                self.add(at, "shift");
+            }
             _ => {}
         }
     }
@@ -699,8 +747,11 @@ impl Lint<'_> {
         let before = self.back(group);
         let place = |word| before.iter().copied().find(|at| self.word(*at) == word);
         let (Some(select), Some(from)) = (place("select"), place("from")) else { return };
+        let is_name = |term: &&&[Token<'_>]| {
+            term.len() == 1 || term.len() == 3 && term[1].kind == TokenKind::Sign(b'.')
+        };
         let grouped: Vec<String> =
-            terms.iter().filter_map(Token::name).map(|it| it.to_lowercase()).collect();
+            split(terms).iter().filter(is_name).map(|term| lower(term.last())).collect();
         // With its key, all columns of a table are.
         let is_comma = |token: &Token<'_>| token.kind == TokenKind::Sign(b',');
         let is_joined =

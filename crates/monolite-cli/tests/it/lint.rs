@@ -147,6 +147,26 @@ const PLANTED: &[(&str, &str)] = &[
         "bare-column",
         "SELECT flag, (SELECT name FROM item j GROUP BY j.flag LIMIT 1) FROM item GROUP BY flag",
     ),
+    ("bare-column", "SELECT name FROM item WHERE id = 1 GROUP BY lower(name)"),
+    ("alias", "SELECT count(*) n FROM item GROUP BY flag HAVING n > 1"),
+    ("alias", "SELECT lower(name) \"l\", id FROM item WHERE l = 'tea'"),
+    ("subquery", "SELECT id FROM (SELECT id FROM item) WHERE id = 1"),
+    ("subquery", "SELECT i.id FROM item i JOIN (SELECT item FROM sale) ON item = i.id"),
+    ("pragma", "SELECT name FROM pragma_table_info('item')"),
+    ("function", "SELECT median(price) FROM item"),
+    ("function", "SELECT mod(id, 0) FROM item"),
+    ("text", "SELECT 'a' 'c'"),
+    ("text", "SELECT id AS 'c' FROM item"),
+    ("division", "SELECT id / 0 FROM item"),
+    ("shift", "SELECT 1 << 65"),
+    ("shift", "SELECT id >> -id FROM item WHERE id = 1"),
+    (
+        "recursive",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3) SELECT i FROM n",
+    ),
+    ("mixture", "SELECT coalesce(stock, price) / 2 FROM item WHERE id = 1"),
+    ("mixture", "SELECT nullif(item.stock, item.price) / 2 FROM item WHERE id = 1"),
+    ("mixture", "SELECT CASE WHEN id = 1 THEN stock ELSE price END / 2 FROM item WHERE id = 1"),
 ];
 
 /// Statements that answer alike.
@@ -186,6 +206,10 @@ const CLEAN: &[&str] = &[
     "SELECT t.label AS label FROM \"Town\" t LEFT JOIN sale s ON s.item = t.tid
      ORDER BY label, t.tid",
     "SELECT count FROM sale ORDER BY count",
+    "SELECT id FROM item WHERE id IS DISTINCT FROM (SELECT 1) AND id << 3 = 8 AND price / 0.5 > 1",
+    "SELECT coalesce(price, 0.0) / 2, CASE WHEN price > 1 THEN stock ELSE 7 END / 2 FROM item",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9)
+     SELECT i FROM (SELECT i FROM n ORDER BY i NULLS FIRST LIMIT 2) t",
     "SELECT i.stock AS any, CAST(i.stock AS bigint) FROM item i WHERE id = 1",
 ];
 

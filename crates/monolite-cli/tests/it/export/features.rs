@@ -426,11 +426,13 @@ const FEATURES: &[Feature] = &[
                           i TEXT DEFAULT ('at ' || CURRENT_DATE)) STRICT;",
         &[("carried", "default", "f53.b", ""), ("carried", "default", "f53.i", "")],
         &[("INSERT INTO f53(id) VALUES (1); SELECT concat_ws(' ', a, b, c, d, e, f, g, h,
-            i ~ '^at \\d{4}-\\d\\d-\\d\\d$') FROM f53", "AB 1 1 10000000000000000.0 Éa Inf -Infinity 7 t")],
+            i ~ '^at \\d{4}-\\d\\d-\\d\\d$') FROM f53",
+           "AB 1 1 10000000000000000.0 Éa Inf -Infinity 7 t")],
     ),
     (
         "a DEFAULT of another type than its column's",
-        "CREATE TABLE f54(id INTEGER, a DATETIME DEFAULT CURRENT_TIMESTAMP, b DATE DEFAULT CURRENT_DATE,
+        "CREATE TABLE f54(id INTEGER, a DATETIME DEFAULT CURRENT_TIMESTAMP,
+                          b DATE DEFAULT CURRENT_DATE,
                           c NUMERIC DEFAULT (datetime('now')), d BLOB DEFAULT CURRENT_TIME,
                           e DEFAULT 5, f TEXT DEFAULT (CURRENT_DATE > 'x'), g DEFAULT '12');
          INSERT INTO f54 VALUES (1, 1, 2.5, 3, x'00', 'x', 'x', 4);
@@ -463,7 +465,7 @@ const FEATURES: &[Feature] = &[
          INSERT INTO f57(a) VALUES (3);",
         &[
             ("changed", "column", "f57.b", "stored, not virtual"),
-            ("lost", "generated column", "f57.c", "it uses a generated column; it is a plain column"),
+            ("lost", "generated column", "f57.c", "uses a generated column; it is a plain column"),
         ],
         &[("SELECT concat_ws(' ', a, b, c) FROM f57", "3 4 8")],
     ),
