@@ -208,16 +208,11 @@ fn by_values(column: &Column, found: Found, mixed: bool) -> Result<(Kind, String
             };
         }
     };
-    let is_number = expected == Kind::Numeric && declared_number(declared);
-    let note = match kind == expected || is_number && !(integer && real) {
+    let note = match kind == expected {
         true => String::new(),
         false => format!("declared {declared:?}: made {}, as its rows are", name(kind)),
     };
     Ok((kind, note))
-}
-
-fn declared_number(declared: &str) -> bool {
-    ["NUM", "DEC"].iter().any(|part| declared.to_ascii_uppercase().contains(part))
 }
 
 fn name(kind: Kind) -> &'static str {

@@ -358,7 +358,7 @@ const FEATURES: &[Feature] = &[
     (
         "integers that are no doubles stay exact",
         "CREATE TABLE f37(a NUMERIC); INSERT INTO f37 VALUES (9007199254740993), (NULL);",
-        &[("carried", "column", "f37.a", "")],
+        &[("changed", "column", "f37.a", "made bigint")],
         &[("SELECT max(a) FROM f37", "9007199254740993")],
     ),
     (
