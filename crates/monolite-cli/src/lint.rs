@@ -747,11 +747,14 @@ impl Lint<'_> {
         let before = self.back(group);
         let place = |word| before.iter().copied().find(|at| self.word(*at) == word);
         let (Some(select), Some(from)) = (place("select"), place("from")) else { return };
-        let is_name = |term: &&&[Token<'_>]| {
-            term.len() == 1 || term.len() == 3 && term[1].kind == TokenKind::Sign(b'.')
+        let name = |term: &[Token<'_>]| {
+            let is_sign = |it: &&Token<'_>| matches!(it.kind, TokenKind::Sign(b'(' | b')'));
+            let bare: Vec<_> = term.iter().filter(|it| !is_sign(it)).collect();
+            let is_dot = |it: &Token<'_>| it.kind == TokenKind::Sign(b'.');
+            let is_name = bare.len() == 1 || bare.len() == 3 && is_dot(bare[1]);
+            is_name.then(|| lower(bare.last().copied()))
         };
-        let grouped: Vec<String> =
-            split(terms).iter().filter(is_name).map(|term| lower(term.last())).collect();
+        let grouped: Vec<String> = split(terms).into_iter().filter_map(name).collect();
         // With its key, all columns of a table are.
         let is_comma = |token: &Token<'_>| token.kind == TokenKind::Sign(b',');
         let is_joined =

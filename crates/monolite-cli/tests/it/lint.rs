@@ -191,6 +191,7 @@ const CLEAN: &[&str] = &[
     "SELECT tid, label, \"Land\" FROM \"Town\" GROUP BY tid",
     "SELECT t.label, count(s.item) FROM \"Town\" AS t JOIN sale s ON s.item = t.tid GROUP BY t.tid",
     "SELECT label FROM \"Town\" GROUP BY 1",
+    "SELECT name FROM item WHERE id = 1 GROUP BY (name), (item.flag)",
     "SELECT label FROM \"Town\" t ORDER BY t.label DESC, tid LIMIT 1",
     "SELECT x FROM (SELECT id + 1 AS x FROM item) AS t WHERE x > 1 AND x BETWEEN 1 + 1 AND 3",
     "INSERT INTO \"Town\"(label, \"Land\") VALUES ('x', NULL) RETURNING label",
