@@ -96,6 +96,11 @@ pub(crate) fn mixtures<'s>(
             "coalesce" | "ifnull" | "nullif" if is_open(tokens.get(at + 1)) => {
                 split(&tokens[at + 2..closing(tokens, at + 1)])
             }
+            // Between the value and its default is how far away the row is.
+            "lag" | "lead" if is_open(tokens.get(at + 1)) => {
+                let arguments = split(&tokens[at + 2..closing(tokens, at + 1)]);
+                arguments.into_iter().step_by(2).collect()
+            }
             _ => return false,
         };
         let all: Vec<_> = parts.into_iter().map(numbers).filter(|it| it.0 || it.1).collect();

@@ -575,6 +575,8 @@ const DOUBTS: &[Feature] = &[
              ELSE 2.5 END AS c FROM f58;
          CREATE VIEW f58_x AS SELECT CASE WHEN r > 1.5 THEN i ELSE 2 END AS c,
              CASE i WHEN 1 THEN r ELSE 2 * 1.5 END AS d, coalesce(f58.i, 1) AS e FROM f58;
+         CREATE VIEW f58_l AS SELECT lag(i, 1, 0.5) OVER (ORDER BY id) AS c FROM f58;
+         CREATE VIEW f58_m AS SELECT lead(r, 2, 0.5) OVER (ORDER BY id) AS c FROM f58;
          CREATE VIEW f58_y AS SELECT coalesce(c, 2.5) / 2 AS c FROM f58_x;
          CREATE VIEW f58_z AS SELECT c FROM f58_x;
          CREATE VIEW f58_s AS SELECT CAST(n / 2 AS REAL) AS h FROM f58_n;
@@ -588,6 +590,8 @@ const DOUBTS: &[Feature] = &[
             ("changed", "view", "f58_v", "leaves out the fraction"),
             ("changed", "view", "f58_w", "integers beside reals are reals"),
             ("carried", "view", "f58_x", ""),
+            ("changed", "view", "f58_l", "integers beside reals are reals"),
+            ("carried", "view", "f58_m", ""),
             ("changed", "view", "f58_y", "leaves out the fraction"),
             ("carried", "view", "f58_z", ""),
             ("changed", "view", "f58_s", "reads f58_n, which differs"),
