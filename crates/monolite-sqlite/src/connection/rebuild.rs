@@ -63,6 +63,8 @@ struct Rebuild<'c> {
     table: String,
     creation: &'c Creation<'c>,
     attached: Attached,
+    /// How many of its indexes there were before; those behind are declared with the table.
+    carried: usize,
     old: Shape,
     /// What did not work before, and what the rest read.
     before: Compiled,
@@ -128,12 +130,14 @@ impl<'c> Rebuild<'c> {
         if creation.is_of_query {
             return refuse("CREATE TABLE … AS declares no columns; declare them");
         }
+        let attached = Attached::of(raw, &table)?;
         Ok(Rebuild {
             connection,
             creation,
-            attached: Attached::of(raw, &table)?,
             old: Shape::of(raw, &table)?,
-            before: Compiled::of(connection, &table)?,
+            before: Compiled::of(connection, &table, &attached.full_text)?,
+            carried: attached.indexes.len(),
+            attached,
             created: Vec::new(),
             table,
             faults: Faults::default(),
@@ -186,7 +190,8 @@ impl<'c> Rebuild<'c> {
     /// Creates the indexes of the old table on the new one that are not there; tells whether all
     /// rows fit in the unique ones.
     fn create_indexes(&mut self, new: &Shape) -> Result<bool> {
-        let (raw, gone) = (self.connection.raw(), self.gone(new));
+        let raw = self.connection.raw();
+        let (gone, added) = (self.old.without(new), new.without(&self.old));
         let (mut refusals, mut fits) = (Vec::new(), true);
         for (at, index) in self.attached.indexes.iter().enumerate() {
             if self.created.contains(&at) {
@@ -202,11 +207,13 @@ impl<'c> Rebuild<'c> {
                 Err(error) => fault(error)?,
                 Ok(()) => {
                     self.created.push(at);
-                    // Of a name in double quotes without a column SQLite makes a text.
-                    if !text::quotes_one_of(&index.sql, &gone) {
+                    if text::may_mean_else(&index.sql, &gone) {
+                        "it names a column that is gone".into()
+                    } else if at < self.carried && text::may_mean_else(&index.sql, &added) {
+                        "a name in it would mean a new column".into()
+                    } else {
                         continue;
                     }
-                    "it names a column that is gone".into()
                 }
             };
             refusals.push(format!("the index {} ({why})", index.name));
@@ -289,8 +296,8 @@ impl<'c> Rebuild<'c> {
     /// Refuses what works no more.
     fn look_at_what_hangs_on_it(&mut self, new: &Shape) -> Result<()> {
         let raw = self.connection.raw();
-        let (now, gone) = (Compiled::of(self.connection, &self.table)?, self.gone(new));
-        let mut refusals = now.read_anew(&self.before, &self.table, &gone);
+        let now = Compiled::of(self.connection, &self.table, &self.attached.full_text)?;
+        let mut refusals = now.read_anew(&self.before, &self.table);
         let broken = now.broken.iter().filter(|(what, _)| !self.before.broken.contains_key(*what));
         refusals.extend(broken.map(|(what, why)| format!("{what} ({why})")));
         if self.old.primary_key() != new.primary_key() {
@@ -301,7 +308,7 @@ impl<'c> Rebuild<'c> {
                 )
             }));
         }
-        for column in gone {
+        for column in self.old.without(new) {
             let is_it = |name: String| name.eq_ignore_ascii_case(&column);
             let names_it = |it: &&Defined| text::updated_columns(&it.sql).into_iter().any(is_it);
             let triggers = self.attached.triggers.iter().filter(names_it);
@@ -327,20 +334,17 @@ impl<'c> Rebuild<'c> {
             refusals.extend(by_place.map(|it| {
                 format!("the trigger {} (INSERT by the places of columns, which change)", it.name)
             }));
-        }
-        for (name, query) in &self.attached.full_text {
-            if let Err(error) = raw.prepare(query) {
-                refusals.push(format!("the full-text table {name} ({})", fault(error)?));
-            }
+            let of_moved =
+                |(of, _): &(String, String)| moved.iter().any(|it| it.eq_ignore_ascii_case(of));
+            let joins = self.before.reads.iter().filter(|(_, (reads, sql))| {
+                text::names_one(sql, "NATURAL") && reads.iter().any(of_moved)
+            });
+            refusals.extend(joins.map(|(what, _)| {
+                format!("{what} (NATURAL JOIN by the names of columns, which change)")
+            }));
         }
         self.faults.refusals.extend(refusals);
         Ok(())
-    }
-
-    /// The columns of the old table that the new one does not have.
-    fn gone(&self, new: &Shape) -> Vec<String> {
-        let is_gone = |name: &&String| new.column(name).is_none();
-        self.old.columns.iter().map(|it| &it.name).filter(is_gone).cloned().collect()
     }
 
     fn refuse(&mut self, what: String) {

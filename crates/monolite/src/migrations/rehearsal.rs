@@ -90,10 +90,11 @@ impl Migrations {
     /// tables that are to be rebuilt.
     ///
     /// # Errors
-    /// `Invalid` when something is wrong with those that were applied, for one that has no `CREATE
-    /// TABLE` of a table that it rebuilds, and for one that rebuilds a table online that has no
-    /// `INTEGER PRIMARY KEY`, or with other statements than that takes; those of
-    /// [`Read::wait`](crate::Read::wait). What else is refused [`Migrations::dry_run`] finds.
+    /// `Invalid` when something is wrong with those that were applied, or with the online rebuild
+    /// that is under way, for one that has no `CREATE TABLE` of a table that it rebuilds, and for
+    /// one that rebuilds a table online that has no `INTEGER PRIMARY KEY`, or with other statements
+    /// than that takes; those of [`Read::wait`](crate::Read::wait). What else is refused
+    /// [`Migrations::dry_run`] finds.
     pub fn plan<E>(&self, db: &Database<E>) -> Result<Vec<Planned>> {
         let (all, db) = (self.clone(), db.with_error::<Error>());
         db.read(move |tx| {
@@ -144,10 +145,12 @@ impl Migrations {
     }
 
     /// # Errors
-    /// `Invalid` when something is wrong with those that were applied.
+    /// `Invalid` when something is wrong with those that were applied, or with the online rebuild
+    /// that is under way.
     fn pending_in(&self, tx: &ReadTx<'_>) -> Result<Vec<&Arc<Migration>>> {
         let status = self.compared_with(&tx.migrations()?);
-        match status.problems.first() {
+        let obstacle = tx.rebuilding()?.and_then(|it| self.obstacle(&it));
+        match status.problems.first().or(obstacle.as_ref()) {
             Some(problem) => Err(wrong(problem)),
             None => Ok(self.list.iter().filter(|it| status.pending.contains(&it.name)).collect()),
         }

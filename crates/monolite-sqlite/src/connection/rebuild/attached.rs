@@ -64,6 +64,12 @@ impl Shape {
         key.into_iter().map(|it| it.name.to_ascii_lowercase()).collect()
     }
 
+    /// The names of its columns that `other` does not have.
+    pub(super) fn without(&self, other: &Shape) -> Vec<String> {
+        let names = self.columns.iter().map(|it| &it.name);
+        names.filter(|it| other.column(it).is_none()).cloned().collect()
+    }
+
     /// The column with this name.
     pub(super) fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|it| it.name.eq_ignore_ascii_case(name))
@@ -97,11 +103,6 @@ impl Attached {
     /// # Errors
     /// Those of SQLite.
     pub(super) fn of(connection: &Connection, table: &str) -> Result<Attached> {
-        let of_kind = |kind: &str| {
-            let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = ?1 AND tbl_name = ?2 \
-                       COLLATE NOCASE AND sql IS NOT NULL ORDER BY rowid";
-            all(connection, sql, [kind, table], defined)
-        };
         let sql = "SELECT seq FROM main.sqlite_sequence WHERE name = ?1";
         let last_rowid = match connection.prepare(sql) {
             Ok(mut find) => find.query_row([table], |row| row.get(0)).optional()?,
@@ -109,12 +110,19 @@ impl Attached {
             Err(_) => None,
         };
         Ok(Attached {
-            indexes: of_kind("index")?,
-            triggers: of_kind("trigger")?,
+            indexes: of_kind(connection, "index", table)?,
+            triggers: of_kind(connection, "trigger", table)?,
             full_text: full_text(connection, table)?,
             last_rowid,
         })
     }
+}
+
+/// What there is of `kind` on `table` with a definition, in the order in which it was created.
+fn of_kind(connection: &Connection, kind: &str, table: &str) -> Result<Vec<Defined>> {
+    let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = ?1 AND tbl_name = ?2 \
+               COLLATE NOCASE AND sql IS NOT NULL ORDER BY rowid";
+    all(connection, sql, [kind, table], defined)
 }
 
 /// See [`Attached::full_text`].
@@ -165,30 +173,35 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// That of what there is. A name in double quotes stands for no text here: one whose column is
-    /// gone would become one.
+    /// That of what there is, with the queries of full-text tables. For what is broken a name in
+    /// double quotes stands for no text: one whose column is gone would become one.
     ///
     /// # Errors
     /// Those of SQLite, but for what it cannot compile.
-    pub(super) fn of(of: &super::Connection, table: &str) -> Result<Compiled> {
+    pub(super) fn of(
+        of: &super::Connection,
+        table: &str,
+        full_text: &[(String, String)],
+    ) -> Result<Compiled> {
         let (connection, authorizer) = (of.raw(), &of.authorizer);
-        let _quotes = Quotes::are_names(connection)?;
         let mut compiled = Compiled::default();
         let views = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'view'";
         for Defined { name, sql } in all(connection, views, (), defined)? {
-            let (what, all) =
-                (format!("the view {name}"), format!("SELECT * FROM main.{}", quoted(&name)));
+            let all = format!("SELECT * FROM main.{}", quoted(&name));
             let columns = |it: Statement<'_>| {
                 let names = (0..it.column_count()).map(|at| it.column_name(at).map(str::to_owned));
                 names.collect::<Result<_>>()
             };
-            match authorizer.reads_of(|| connection.prepare(&all).and_then(columns)) {
-                (Err(error), _) => drop(compiled.broken.insert(what, fault(error)?)),
-                (Ok(columns), reads) => {
-                    compiled.reads.insert(what, (reads, sql));
-                    compiled.views.insert(name, columns);
-                }
+            let what = format!("the view {name}");
+            if let Some(columns) =
+                compiled.add(of, what, sql, || connection.prepare(&all).and_then(columns))?
+            {
+                compiled.views.insert(name, columns);
             }
+        }
+        for (name, query) in full_text {
+            let what = format!("the full-text table {name}");
+            compiled.add(of, what, query.clone(), || connection.prepare(query).map(drop))?;
         }
         let children = "SELECT DISTINCT child.name FROM main.sqlite_schema AS child, \
              pragma_foreign_key_list(child.name, 'main') AS key WHERE child.type = 'table' AND \
@@ -199,42 +212,63 @@ impl Compiled {
                 compiled.broken.insert(format!("a foreign key of {child}"), fault(error)?);
             }
         }
-        let hosts = "SELECT tbl_name, group_concat(sql, ' ') FROM main.sqlite_schema WHERE type = \
-                     'trigger' GROUP BY tbl_name";
-        for Defined { name: host, sql } in all(connection, hosts, (), defined)? {
+        let hosts = "SELECT DISTINCT tbl_name FROM main.sqlite_schema WHERE type = 'trigger'";
+        for host in all(connection, hosts, (), |row| row.get::<_, String>(0))? {
             let (failed, reads) = authorizer.reads_of(|| fired(connection, &host));
-            match failed? {
-                Some(_) => compiled.broken.extend(broken_triggers(connection, &host)?),
-                None => drop(compiled.reads.insert(format!("a trigger of {host}"), (reads, sql))),
+            if failed?.is_none() {
+                let triggers = of_kind(connection, "trigger", &host)?.into_iter();
+                let read =
+                    |it: Defined| (format!("the trigger {}", it.name), (reads.clone(), it.sql));
+                compiled.reads.extend(triggers.map(read));
+            }
+            let _quotes = Quotes::are_names(connection)?;
+            if fired(connection, &host)?.is_some() {
+                compiled.broken.extend(broken_triggers(connection, &host)?);
             }
         }
         Ok(compiled)
     }
 
-    /// Of what works, as `before`: what reads other columns than it did, for `table` has lost the
-    /// columns `gone`. SQLite looks for a name outside of a subquery where it is not inside.
-    pub(super) fn read_anew(&self, before: &Compiled, table: &str, gone: &[String]) -> Vec<String> {
-        let has = |columns: &[String], column: &str| {
-            columns.iter().any(|it| it.eq_ignore_ascii_case(column))
-        };
-        // Of the table, or of a view of all its columns.
-        let is_gone = |(of, column): &(String, String)| {
-            of.eq_ignore_ascii_case(table) && has(gone, column)
-                || self.views.get(of).is_some_and(|columns| !has(columns, column))
-        };
+    /// Adds `what`, which `compile` compiles; gives what that does.
+    fn add<T>(
+        &mut self,
+        of: &super::Connection,
+        what: String,
+        sql: String,
+        compile: impl Fn() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let (compiled, reads) = of.authorizer.reads_of(&compile);
+        let _quotes = Quotes::are_names(of.raw())?;
+        if let Err(error) = compile() {
+            self.broken.insert(what.clone(), fault(error)?);
+        }
+        match compiled {
+            Ok(compiled) => {
+                self.reads.insert(what, (reads, sql));
+                Ok(Some(compiled))
+            }
+            Err(error) => fault(error).map(|_| None),
+        }
+    }
+
+    /// Of what works, as `before`: where a name in a text has another meaning, for `table` or a view
+    /// of it has other columns. SQLite looks for a column in a subquery first, then outside, and
+    /// makes an alias or a text of what is none. What `*` stands for no text names.
+    pub(super) fn read_anew(&self, before: &Compiled, table: &str) -> Vec<String> {
         let mut anew = Vec::new();
         for (what, (was, sql)) in &before.reads {
-            let Some((is, _)) = self.reads.get(what) else { continue };
-            // What `*` stands for may go, and no text names it.
-            let is_lost = |it: &&(String, String)| match is_gone(it) {
-                true => names_one(sql, &it.1),
-                false => !is.contains(it) && !it.1.is_empty(),
+            let is_told = self.broken.contains_key(what) && !before.broken.contains_key(what);
+            let Some((is, _)) = self.reads.get(what).filter(|_| !is_told) else { continue };
+            // A module that is connected anew reads its own tables.
+            let is_of = |(of, _): &&(String, String)| {
+                of.eq_ignore_ascii_case(table)
+                    || self.views.keys().any(|it| it.eq_ignore_ascii_case(of))
             };
-            for (_, column) in was.iter().filter(is_lost) {
-                let lost =
-                    format!("{what} (in a subquery, {column} would be another table's column)");
-                if anew.last() != Some(&lost) {
-                    anew.push(lost);
+            let lost = was.difference(is).map(|it| (it, "no longer "));
+            let changed = is.difference(was).filter(is_of).map(|it| (it, "")).chain(lost);
+            for ((of, column), not) in changed.filter(|((_, column), _)| names_one(sql, column)) {
+                if !what.eq_ignore_ascii_case(&format!("the view {of}")) {
+                    anew.push(format!("{what} ({column} in it would {not}mean {of}.{column})"));
                 }
             }
         }
@@ -277,7 +311,7 @@ fn fired(connection: &Connection, host: &str) -> Result<Option<String>> {
 
 /// Those of the triggers of `host` that do not work where there is no other one. All is undone.
 fn broken_triggers(connection: &Connection, host: &str) -> Result<Vec<(String, String)>> {
-    let triggers = Attached::of(connection, host)?.triggers;
+    let triggers = of_kind(connection, "trigger", host)?;
     let drop =
         |it: &Defined| connection.execute_batch(&format!("DROP TRIGGER main.{}", quoted(&it.name)));
     connection.execute_batch("SAVEPOINT monolite_alone")?;

@@ -19,7 +19,7 @@ const KEPT: usize = 100_000;
 const SHOWN: usize = 40;
 
 /// The names of a rowid that has none.
-const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
+pub(super) const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
 /// What the new table is filled with.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Owns what is read in the texts of a schema, token by token, and what is written in them: other
 //! names. Whether a text is right SQL, SQLite says.
 
+use super::fill::ROWID;
 use crate::names::quoted;
 use crate::scan::{Scan, Token, TokenKind};
 
@@ -147,10 +148,10 @@ pub(super) fn updated_columns(sql: &str) -> Vec<String> {
     names.filter_map(Token::name).collect()
 }
 
-/// Whether `sql` names `column`.
+/// Whether `sql` may name `column`.
 pub(super) fn names_one(sql: &str, column: &str) -> bool {
-    let mut names = tokens(sql).into_iter().filter_map(|it| it.name());
-    names.any(|it| it.eq_ignore_ascii_case(column))
+    let names = tokens(sql).into_iter().filter(|it| it.kind != TokenKind::Text);
+    names.filter_map(|it| it.name()).any(|it| it.eq_ignore_ascii_case(column))
 }
 
 /// Whether `sql` inserts rows into `table` by the places of its columns.
@@ -171,12 +172,15 @@ pub(in crate::connection) fn is_query(sql: &str) -> bool {
     first.is_some_and(|it| ["SELECT", "WITH", "VALUES"].iter().any(|word| it.is_word(word)))
 }
 
-/// Whether `sql` has one of `names` in double quotes, which SQLite takes for a text where no column
-/// has that name.
-pub(super) fn quotes_one_of(sql: &str, names: &[String]) -> bool {
+/// Whether the index `sql` has one of `names` where SQLite gives a name another meaning if no column
+/// has it: in double quotes that of a text, and some names that of the rowid.
+pub(super) fn may_mean_else(sql: &str, names: &[String]) -> bool {
     let is_one = |name: String| names.iter().any(|it| it.eq_ignore_ascii_case(&name));
-    let quoted = tokens(sql).into_iter().filter(|it| it.kind == TokenKind::Quoted);
-    quoted.filter_map(|it| it.name()).any(is_one)
+    // What is before has the names of the index and its table.
+    let columns = tokens(sql).into_iter().skip_while(|it| it.kind != TokenKind::Sign(b'('));
+    let mut may_be = columns
+        .filter(|it| it.kind == TokenKind::Quoted || ROWID.iter().any(|name| it.is_word(name)));
+    may_be.any(|it| it.name().is_some_and(is_one))
 }
 
 /// `sql` with what `named` gives for the tokens at these places, and with `to` where `table`

@@ -31,7 +31,7 @@ const REBUILD: &str = "CREATE TABLE t(
         u TEXT UNIQUE COLLATE NOCASE, n INTEGER NOT NULL CHECK (n >= 0), more TEXT DEFAULT 'x',
         twice INTEGER AS (n * 2), CONSTRAINT both UNIQUE (n, p));
     SELECT id, p, u, coalesce(n, 0) AS n FROM t;
-    CREATE INDEX t_twice ON t(twice);";
+    CREATE INDEX t_twice ON t(\"twice\");";
 
 fn online(body: &str) -> Migrations {
     of("-- monolite: rebuild=t online\n", body)
@@ -481,8 +481,11 @@ fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
     }
     // Neither is another migration than the one that began it.
     let db = paused(&directory.path().join("edited.db"), 20_000, &online(REBUILD));
-    let error = online(&format!("{REBUILD} -- edited")).up(&db).wait().unwrap_err();
-    assert!(error.to_string().contains("monolite migrate abort"), "{error}");
+    let edited = online(&format!("{REBUILD} -- edited"));
+    for error in [edited.up(&db).wait().unwrap_err(), edited.plan(&db).unwrap_err()] {
+        assert!(error.to_string().contains("monolite migrate abort"), "{error}");
+    }
+    assert_eq!(online(REBUILD).plan(&db).unwrap().len(), 1);
     db.close().unwrap();
 }
 
@@ -643,6 +646,12 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT a FROM t",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, b)",
         "the view v",
+    ),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); \
+         CREATE VIEW v AS SELECT lower(a) AS b FROM t WHERE b = 'a'",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
+        "the view v (b in it would mean t.b): drop each",
     ),
     (
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a ANY UNIQUE); \

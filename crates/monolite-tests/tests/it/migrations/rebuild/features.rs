@@ -125,6 +125,24 @@ pub(super) const CARRIED: &[Carried] = &[
         &["SELECT id, a, k FROM w"],
     ),
     carried(
+        "names that mean the same beside a new column with that name",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(x); INSERT INTO o VALUES (7);
+         CREATE VIEW v AS SELECT id, a AS y FROM t ORDER BY y;
+         CREATE VIEW w AS SELECT o.x, id AS y FROM t, o WHERE a = 'y';
+         CREATE TRIGGER r AFTER INSERT ON t BEGIN UPDATE o SET x = x + 1; END;
+         INSERT INTO t VALUES (1, 'y')",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, x, y)",
+        &["INSERT INTO t(a) VALUES ('y'); SELECT x, y FROM w ORDER BY y"],
+    ),
+    carried(
+        "a view and a trigger that a new column makes work",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 2);
+         CREATE VIEW v AS SELECT x FROM t; CREATE TABLE o(k);
+         CREATE TRIGGER r AFTER INSERT ON o BEGIN UPDATE t SET a = x; END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, x)",
+        &["SELECT id, a FROM t"],
+    ),
+    carried(
         "a view and a trigger that did not work before",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE VIEW v AS SELECT missing FROM t;
          CREATE TRIGGER r AFTER DELETE ON t BEGIN INSERT INTO nowhere VALUES (1); END;
@@ -788,7 +806,7 @@ pub(super) const REFUSED: &[Refused] = &[
          CREATE VIEW v AS SELECT y FROM o WHERE mail IN (SELECT mail FROM t)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, email); SELECT id, mail AS email FROM t",
         Invalid,
-        &["the view v (in a subquery, mail would be another table's column)"],
+        &["the view v (mail in it would no longer mean t.mail)"],
     ),
     refused(
         "a trigger of another table with such a subquery",
@@ -797,7 +815,7 @@ pub(super) const REFUSED: &[Refused] = &[
          DELETE FROM o WHERE mail IN (SELECT mail FROM t); END",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, email); SELECT id, mail AS email FROM t",
         Invalid,
-        &["a trigger of l (in a subquery, mail would be"],
+        &["the trigger r (mail in it would no longer mean t.mail)"],
     ),
     refused(
         "a view with a subquery in which a new column takes another table's name",
@@ -805,7 +823,66 @@ pub(super) const REFUSED: &[Refused] = &[
          CREATE VIEW v AS SELECT y FROM o WHERE EXISTS (SELECT 1 FROM t WHERE mail = name)",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, mail, name)",
         Invalid,
-        &["the view v (in a subquery, name would be another table's column)"],
+        &["the view v (name in it would mean t.name)"],
+    ),
+    refused(
+        "a view whose alias a new column takes, and one of that view, beside texts",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(k);
+         CREATE VIEW v AS SELECT lower(a) AS \"X\", \"text\" FROM t WHERE x = 'a';
+         CREATE VIEW g AS SELECT count(*), lower(a) AS [x] FROM t GROUP BY `x`;
+         CREATE VIEW w AS SELECT *, 1 AS one FROM t;
+         CREATE VIEW u AS SELECT one AS x FROM w WHERE x = 1;
+         CREATE VIEW good AS SELECT a AS x FROM t ORDER BY x",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, x)",
+        Invalid,
+        &[
+            "with the view g (x in it would mean t.x); the view u (x in it would mean t.x); the \
+             view u (x in it would mean w.x); the view v (x in it would mean t.x): drop each",
+        ],
+    ),
+    refused(
+        "texts in double quotes that become a new column",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(k);
+         CREATE INDEX \"x\" ON t(a); CREATE INDEX i ON t(a) WHERE a <> \"x\";
+         CREATE VIEW v AS SELECT id FROM t WHERE a = \"x\";
+         CREATE TRIGGER r AFTER INSERT ON o BEGIN UPDATE t SET a = \"x\"; END;
+         CREATE TRIGGER good AFTER INSERT ON o BEGIN UPDATE t SET a = 'x'; END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, x)",
+        Invalid,
+        &[
+            "with the index i (a name in it would mean a new column); the trigger r \
+             (x in it would mean t.x); the view v (x in it would mean t.x): drop each",
+        ],
+    ),
+    refused(
+        "a text in double quotes beside a column in them that is gone",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, gone);
+         CREATE VIEW v AS SELECT \"text\", \"gone\" FROM t",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a)",
+        Invalid,
+        &["the view v (gone in it would no longer mean t.gone)"],
+    ),
+    refused(
+        "columns that hide the rowid where it has another name",
+        "CREATE TABLE t(a); CREATE TABLE o(k); CREATE VIEW v AS SELECT oid, a FROM t;
+         CREATE INDEX i ON t(a) WHERE oid > 5;
+         CREATE TRIGGER r AFTER INSERT ON o BEGIN DELETE FROM t WHERE _rowid_ = new.k; END;
+         CREATE VIRTUAL TABLE f USING fts5(a, content=t, content_rowid=oid)",
+        "CREATE TABLE t(a, oid, _rowid_)",
+        Invalid,
+        &[
+            "with the index i (a name in it would mean a new column); the full-text table f (oid \
+             in it would mean t.oid); the trigger r (_rowid_ in it would mean t._rowid_); the view \
+             v (oid in it would mean t.oid): drop each",
+        ],
+    ),
+    refused(
+        "a NATURAL JOIN by a new column",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(id, b);
+         CREATE VIEW v AS SELECT a FROM t NATURAL JOIN o",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
+        Invalid,
+        &["the view v (NATURAL JOIN by the names of columns, which change)"],
     ),
     refused(
         "a foreign key to the primary key, whatever that is, which becomes another",
