@@ -32,6 +32,11 @@ pub trait Pace {
     /// Returns when that clock says `until`; false when the caller wants to stop.
     fn wait(&mut self, until: Duration) -> bool;
 
+    /// Does a request; `None` when the caller wants to stop before it is answered.
+    fn ask(&mut self, store: &dyn Store, layout: &Layout, request: &Request) -> Option<Reply> {
+        Some(carry_out(store, layout, request))
+    }
+
     /// A request has failed, and is not the last one.
     fn failed(&mut self, error: &Error) {
         let _ = error;
@@ -67,7 +72,7 @@ pub fn run<M: Machine>(
                 None
             }
             Step::Ask(request) => {
-                let reply = carry_out(store, layout, &request);
+                let reply = pace.ask(store, layout, &request)?;
                 if let Reply::Failed(error) = &reply {
                     pace.failed(error);
                     // Another process was faster: a longer rest would keep this one behind for

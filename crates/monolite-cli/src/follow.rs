@@ -10,7 +10,7 @@ use crate::out::stdout;
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::{Options, Sharing};
 use monolite_archive::internals::{Turn, turn};
-use monolite_archive::{Archive, Follower, FollowerStats, Succession, Takeover, Txid};
+use monolite_archive::{Archive, Follower, FollowerStats, State, Succession, Takeover, Txid};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -153,8 +153,15 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     if let Some(address) = address {
         archive = archive.address(address);
     }
-    if *lose_replicated && turn(&archive, file)? == Turn::Leads {
-        return keep(archive, archived, file);
+    if turn(&archive, file)? == Turn::Leads {
+        if *lose_replicated {
+            return keep(archive, archived, file);
+        }
+        // As an earlier run has left it: its program has not opened it yet.
+        let taken = archive.leader()?.filter(|record| record.state == State::Taking);
+        if let Some(record) = taken {
+            return promoted(archived, file, record.epoch.0);
+        }
     }
     let follower = archive.follow(Options::new(), file)?;
     tell_orphan(&follower, file)?;

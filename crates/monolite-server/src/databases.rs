@@ -172,6 +172,11 @@ impl Databases {
         self.follow.is_some()
     }
 
+    /// Whether the only one is the primary's or follows, in turn with those of other servers.
+    pub(crate) fn has_turns(&self) -> bool {
+        self.archive.as_ref().is_some_and(|archive| archive.takeover)
+    }
+
     /// How long a commit may wait for its archive, if that was said.
     pub(crate) fn lag_limit(&self) -> Option<Duration> {
         self.archive.as_ref().and_then(ArchiveConfig::lag_limit)

@@ -19,7 +19,7 @@ use crate::hrana::{
 };
 use crate::life::{Phase, draining};
 use crate::memory::{End, SMALL, Taken, charged, no_memory};
-use crate::replicas::{self, TOKEN};
+use crate::replicas::{self, TOKEN, not_open};
 use crate::roles;
 use crate::stream::cursor::Entries;
 use crate::stream::keyed::{Key, Record};
@@ -171,6 +171,9 @@ fn role(
     if let Some(name) = database {
         shared.databases.must_have(&name)?;
         open.retain(|open| open.name == name);
+    }
+    if open.is_empty() && shared.databases.has_turns() {
+        return Err(not_open());
     }
     let say = if path == "/health" { roles::health } else { roles::primary };
     Ok(say(&open, follows))

@@ -128,6 +128,13 @@ pub(crate) fn unclear(epoch: Epoch) -> ProtocolError {
     ProtocolError::new(UNCLEAR, message)
 }
 
+/// What a load balancer is told while the file is not open and takes its turn with others.
+pub(crate) fn not_open() -> ProtocolError {
+    let message = "the database is not open: another server is taking over, or this one cannot \
+                   open it, and its log says why; try again";
+    ProtocolError::new(UNCLEAR, message)
+}
+
 /// Tells the operator what the file at `path` alone had when it was a primary's.
 fn tell_orphan(follower: &Follower, path: &Path) {
     if let Some(orphan) = follower.stats().orphan {

@@ -71,8 +71,7 @@ const UNUSED: Duration = Duration::from_secs(300);
 /// How often what is unused, or has changed, is looked for.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// How often, and at what intervals, a file is opened again while other servers may take over;
-/// without an end while it is known that one is just doing so.
+/// How often, and at what intervals, a file is opened again while other servers may take over.
 const TURN_LOOKS: u32 = 5;
 const TURN_LOOK: Duration = Duration::from_secs(1);
 
@@ -188,20 +187,17 @@ impl Server {
         let mut opened = opens().await;
         if self.config.archive.as_ref().is_some_and(|archive| archive.takeover) {
             // Another server may be taking over at this moment: then this file follows.
-            let (mut looks, mut told) = (0, false);
-            while let Err(error) = &opened {
-                if error.code != UNCLEAR {
-                    looks += 1;
-                } else if !std::mem::replace(&mut told, true) {
-                    log::error(&error.message);
-                }
-                if looks > TURN_LOOKS {
+            for _ in 0..TURN_LOOKS {
+                if opened.as_ref().err().is_none_or(|error| error.code == UNCLEAR) {
                     break;
                 }
                 sleep(TURN_LOOK).await;
                 opened = opens().await;
             }
         }
+        // Known to be taking over, it may do so for long: requests get 503 until this file follows.
+        let opened =
+            opened.or_else(|error| if error.code == UNCLEAR { Ok(()) } else { Err(error) });
         opened.map_err(|error| io::Error::other(error.message))?;
         let next = path.as_deref().map(handover::bind).transpose()?;
         if let Some(before) = &mut before {
@@ -438,7 +434,7 @@ mod tests {
     use hyper::client::conn::http2;
     use monolite::Options;
     use monolite_archive::{Archive, Takeover};
-    use tokio::io::{AsyncWriteExt as _, DuplexStream};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
     use tokio::task::JoinHandle;
     use tokio::time::Instant;
 
@@ -520,8 +516,18 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::from_secs(30 * 21));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_server_waits_for_the_one_that_takes_over_to_say_where_it_begins() {
+    /// What `GET path` is answered at `address`.
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut socket = TcpStream::connect(address).await.expect("it listens");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.expect("it is read");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.expect("it is answered");
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_server_says_that_another_one_is_taking_over_until_it_follows_that() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name);
         let url = at("archive").display().to_string();
@@ -536,12 +542,22 @@ mod tests {
         let (file, archive) = (Some(at("one.db")), Some(archive));
         let config = Config { file, archive, listen, ..Config::default() };
         let server = Server::new(&config).expect("it is right");
-        let mut listens = Box::pin(server.listen());
-        let waited = timeout(TURN_LOOK * TURN_LOOKS * 10, &mut listens).await;
-        assert!(waited.is_err(), "it goes on to wait: {waited:?}");
+        let listening = server.listen().await.expect("it listens");
+        let address = listening.address().expect("it has one");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let served = tokio::spawn(server.serve(listening, async { drop(stopped.await) }));
+        for path in ["/health", "/primary", "/db/default/health"] {
+            let answer = get(address, path).await;
+            let has = |part: &str| answer.contains(part);
+            assert!(answer.starts_with("HTTP/1.1 503 ") && has("retry-after: 1\r\n"), "{answer}");
+            assert!(has("TAKEOVER_UNDER_WAY") && has("is taking over"), "{answer}");
+        }
         other.promote(claimed).expect("it is the primary's");
-        listens.await.expect("it follows");
-        server.shared.databases.close_all().await;
+        while !get(address, "/health").await.starts_with("HTTP/1.1 200 ") {
+            sleep(Duration::from_millis(20)).await;
+        }
+        stop.send(()).expect("it runs");
+        served.await.expect("it ends");
     }
 
     #[tokio::test(start_paused = true)]

@@ -195,6 +195,7 @@ pub struct ArchiveStats {
     pub followers: u64,
     /// How many of them a write waits for that is to be
     /// [replicated](crate::Durability::Replicated), and any of which may be the next primary.
+    /// Before the first such write: how many it would wait for.
     pub replicas: u64,
     /// Requests of the store that have failed.
     pub failed_requests: u64,

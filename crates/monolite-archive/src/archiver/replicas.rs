@@ -112,9 +112,11 @@ impl Replicas {
         self.state().is_asked = true;
     }
 
-    /// How many the record lists.
+    /// How many the record lists, or would if a write asked for it.
     pub(super) fn listed(&self) -> u64 {
-        self.state().listed as u64
+        let state = self.state();
+        let would = if state.is_asked { 0 } else { state.said.len() };
+        state.listed.max(would) as u64
     }
 
     /// A follower streams that has everything up to `at`.

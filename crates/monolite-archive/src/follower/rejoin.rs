@@ -196,8 +196,9 @@ impl Orphan<'_> {
         file.sync_all().map_err(failed)?;
         let name = self.name();
         if name.exists() {
-            let same = fs::read(&name).and_then(|is| Ok(is == fs::read(&new)?)).map_err(failed)?;
-            if !same {
+            let must = fs::read(&new).map_err(failed)?;
+            // A directory, or what may not be read, is something else.
+            if !fs::read(&name).is_ok_and(|is| is == must) {
                 let message =
                     format!("{} is there, with other pages: move it away", name.display());
                 return Err(Error::invalid(message));

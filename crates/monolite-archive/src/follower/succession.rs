@@ -20,6 +20,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,13 +33,15 @@ use super::{Follower, of};
 use crate::archiver::fenced;
 use crate::archiver::position::{Identity, Position, directory_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use crate::protocol::{
-    Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Replicated, Unrecorded,
+    Candidate, Claim, ClaimOutcome, Claimed, Grounds, Primary, Replicated, Reply, Request,
+    Unrecorded, Update, Updated,
 };
-use crate::protocol::{Update, Updated};
 use crate::random::drawn;
 use crate::record::{Holder, ReplicaId};
-use crate::requests::{Pace, boottime, leader, run};
+use crate::requests::{Pace, boottime, carry_out, leader, run};
+use crate::store::Store;
 
 /// How much longer than its lease a primary must have been silent: clocks of two machines do not
 /// run equally fast, and the renewals come three times in it.
@@ -81,7 +84,8 @@ impl Succession {
 impl Follower {
     /// Waits until it may take over, and takes the archive's next epoch: a primary that lives on is
     /// fenced. The file follows until [`Follower::promote`]. `None` once `goes_on` says no, which
-    /// is asked every few milliseconds. Blocks.
+    /// is asked every few milliseconds, also while the store does not answer: what was asked last
+    /// may be done later, as after a kill. Blocks.
     ///
     /// With [`Takeover::WhenVacant`] it goes on waiting when another follower was faster.
     ///
@@ -284,6 +288,26 @@ impl Pace for Standing<'_> {
                 return true;
             }
             thread::sleep(if left.is_zero() { LOOK } else { left.min(LOOK) });
+        }
+    }
+
+    /// A request may hang for as long as a mount does: one under way at a stop is left to itself.
+    fn ask(&mut self, _: &dyn Store, _: &Layout, request: &Request) -> Option<Reply> {
+        let (archive, request) = (self.follower.shared.archive.clone(), request.clone());
+        let (answers, answer) = mpsc::sync_channel(1);
+        let asks = thread::Builder::new().name("monolite-claim".into()).spawn(move || {
+            // After a stop nothing waits for the answer.
+            let _ = answers.send(carry_out(&*archive.store, &archive.layout, &request));
+        });
+        if let Err(error) = asks {
+            return Some(Reply::Failed(Error::of_io("start a thread", error)));
+        }
+        loop {
+            match answer.recv_timeout(LOOK) {
+                Ok(reply) => return Some(reply),
+                Err(RecvTimeoutError::Timeout) if self.goes_on() => {}
+                Err(_) => return None,
+            }
         }
     }
 }

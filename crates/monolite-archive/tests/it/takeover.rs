@@ -178,6 +178,30 @@ fn of_two_candidates_one_takes_over_and_the_other_follows_it() {
     let _ = db.close();
 }
 
+/// As a mount that hangs: the fence is asked for, and never answered.
+#[test]
+fn claim_that_the_store_does_not_answer_ends_when_it_is_told_to() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let (hangs, is_asked) = (Duration::from_secs(60), Arc::new(AtomicBool::new(false)));
+    let asked = Arc::clone(&is_asked);
+    let store = FaultyStore::new(bench.store(), move |call: Call<'_>| match call {
+        Call::Create(_) => {
+            asked.store(true, Ordering::Relaxed);
+            Fault::Slow(hangs)
+        }
+        _ => Fault::None,
+    });
+    let archive = Archive::of(Arc::new(store), Layout::directory());
+    let file = bench.directory.path().join("second.db");
+    let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+    let start = Instant::now();
+    let claimed = follower.claim(Takeover::Now, &|| !is_asked.load(Ordering::Relaxed)).unwrap();
+    assert!(claimed.is_none() && is_asked.load(Ordering::Relaxed));
+    assert!(start.elapsed() < hangs / 2, "{:?}", start.elapsed());
+    let _ = db.close();
+}
+
 /// As a kill between any two requests: what is left follows again, and nothing is missing.
 #[test]
 fn promotion_that_ends_at_any_request_leaves_a_file_that_follows() {
@@ -444,6 +468,10 @@ fn orphan_is_of_all_pages_where_the_common_state_is_not_kept_and_is_never_overwr
     assert!(refused.to_string().contains("move it away"), "{refused}");
     assert!(fs::read(bench.file()).unwrap() == had, "nothing was done");
     fs::remove_file(&name).unwrap();
+    fs::create_dir(&name).unwrap();
+    let refused = rejoin_refused(&bench).to_string();
+    assert!(refused.contains(name.to_str().unwrap()), "{refused}");
+    fs::remove_dir(&name).unwrap();
     let follower = rejoin(&bench);
     assert_eq!(follower.stats().orphan.as_ref(), Some(&name));
     wait_until("it has all", || rows(follower.database()) == 11);

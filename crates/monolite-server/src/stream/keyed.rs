@@ -25,6 +25,7 @@ use super::{Answer, Last, Stream};
 use crate::databases::InUse;
 use crate::errors::{Own, protocol_error};
 use crate::hrana::{ProtocolError, StmtResult, StreamResponse};
+use crate::replicas::not_primary;
 
 /// Most bytes of answers that are kept with a key: a row of the database has them for a day.
 const KEPT_BYTES: usize = 64 << 10;
@@ -128,11 +129,8 @@ impl Key {
         let text = self.text.clone();
         let found = database.database().read_as_written(move |tx| tx.outcome_of(&text)).await;
         let found = found.map_err(|error| {
-            if error.kind() == ErrorKind::Fenced {
-                return protocol_error(&error);
-            }
-            let message = format!("it is not known whether this was committed before: {error}");
-            ProtocolError::new("INTERNAL", message)
+            let archive = database.database().stats().archive;
+            not_found_out(&error, archive.and_then(|archive| archive.successor).as_deref())
         })?;
         let Some(outcome) = found else { return Ok(None) };
         let kept = serde_json::from_slice(&outcome).ok();
@@ -146,6 +144,20 @@ impl Key {
             let message = "the request was committed before; its answer was too large to be kept";
             ProtocolError::new("COMMITTED_BEFORE", message)
         })
+    }
+}
+
+/// Why it is not known whether a key was committed with, where another primary is the `successor`.
+fn not_found_out(error: &Error, successor: Option<&str>) -> ProtocolError {
+    match (error.kind(), successor) {
+        (ErrorKind::Fenced, _) => protocol_error(error),
+        // What waits for the archive just then may be in it, so its outcome is unknown. The
+        // successor knows.
+        (_, Some(address)) => not_primary(address),
+        (_, None) => {
+            let message = format!("it is not known whether this was committed before: {error}");
+            ProtocolError::new("INTERNAL", message)
+        }
     }
 }
 
@@ -257,4 +269,20 @@ pub(super) fn may_be_committed(error: &Error) -> bool {
         error.kind(),
         ErrorKind::CommitUnknown | ErrorKind::Poisoned | ErrorKind::Fenced | ErrorKind::Internal
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetition_at_a_primary_that_was_just_replaced_is_sent_to_its_successor() {
+        let error = |kind| Error::new(kind, "epoch 2 is the primary");
+        let code = |kind, successor| not_found_out(&error(kind), successor).code;
+        assert_eq!(code(ErrorKind::Fenced, None), "NOT_PRIMARY");
+        let told = not_found_out(&error(ErrorKind::CommitUnknown), Some("https://next"));
+        assert_eq!(told.code, "NOT_PRIMARY");
+        assert!(told.message.contains("https://next"), "{}", told.message);
+        assert_eq!(code(ErrorKind::CommitUnknown, None), "INTERNAL");
+    }
 }

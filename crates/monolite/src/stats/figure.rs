@@ -18,7 +18,8 @@ const STAGED: &str = "Bytes kept beside the database for the archive.";
 const RESTORABLE: &str = "Whether the newest archived state can be restored.";
 const COPYING: &str = "Whether a full copy is due; the field says why.";
 const FOLLOWERS: &str = "How many followers stream.";
-const REPLICAS: &str = "How many followers a write waits for that is to be replicated.";
+const REPLICAS: &str =
+    "How many followers a replicated write waits for, or would before the first.";
 const FAILED: &str = "Requests of the store that failed.";
 const FAILING: &str = "Whether an activity failed and has not succeeded since; the field says why.";
 const REPLACED: &str = "Whether another primary has taken over; the field says where it is.";

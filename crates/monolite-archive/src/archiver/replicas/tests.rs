@@ -21,7 +21,9 @@ fn nothing_is_acknowledged_before_the_record_lists_those_who_have_it() {
     let replicas = Replicas::default();
     let one = replicas.connected(ONE, at(1));
     assert_eq!(turn(&replicas, &[]), (None, None), "no write has asked");
+    assert_eq!(replicas.listed(), 1, "it would be listed");
     replicas.ask();
+    assert_eq!(replicas.listed(), 0, "it is not yet");
     assert_eq!(turn(&replicas, &[]), (Some(vec![ONE]), None));
     assert_eq!(one.has(at(5)), None);
     assert_eq!(turn(&replicas, &[ONE]), (None, Some((at(5), 1))));
