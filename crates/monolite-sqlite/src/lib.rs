@@ -67,7 +67,7 @@ pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
 pub use interruption::Interruption;
 pub use memory::Budget;
-pub use noting::noting_triggers;
+pub use noting::{is_before_update, noting_triggers};
 pub use pages::PageSet;
 pub use pcache::{allow_page_caches, limit_page_caches, page_cache_bytes};
 pub use revoke::{Revocation, Revoker};

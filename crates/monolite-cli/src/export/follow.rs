@@ -34,7 +34,7 @@ use crate::{arguments, backup, words};
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, ErrorKind, Options, ReadTx, Sharing, Tx};
-use monolite_sqlite::noting_triggers;
+use monolite_sqlite::{is_before_update, noting_triggers};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
@@ -177,9 +177,8 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
             "has a primary key with a collation"
         } else if tx.query_row(&format!("SELECT EXISTS(SELECT 1 {find})"), (), |row| row.get(0))? {
             "has rows with NULL in its primary key"
-        } else if is_unforeseen(table) {
-            "has a unique index with an expression, a generated column, or one that is NOT NULL \
-             with a DEFAULT, so a row that REPLACE deletes by it would not be noted (drop it first)"
+        } else if let Some(why) = unforeseen(tx, table)? {
+            why
         } else {
             continue;
         };
@@ -189,15 +188,31 @@ fn refuse_faults(tx: &ReadTx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a trigger that runs before a row is written cannot tell what the row will be in a
-/// unique index.
-fn is_unforeseen(table: &Table) -> bool {
+/// Why a trigger that runs before a row is written cannot tell what the row will be in a unique
+/// index, if it cannot.
+fn unforeseen(tx: &ReadTx<'_>, table: &Table) -> Result<Option<&'static str>> {
     let is_plain = |part: &Part| {
         let column = part.of.as_ref().ok().map(|at| &table.columns[*at]);
         let is_default = |it: &Column| it.is_not_null && it.default.is_some();
         column.is_some_and(|it| !it.is_generated && !is_default(it))
     };
-    !uniques(table).all(|index| index.parts.iter().all(is_plain))
+    let mut indexes = uniques(table).chain(&table.primary_index);
+    if !indexes.all(|index| index.parts.iter().all(is_plain)) {
+        return Ok(Some(
+            "has a unique index with an expression, a generated column, or one that is NOT NULL \
+             with a DEFAULT, so a row that REPLACE deletes by it would not be noted (drop it \
+             first)",
+        ));
+    }
+    let sql = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 \
+               AND name NOT GLOB 'monolite[ _]*'";
+    let triggers: Vec<String> = tx.query_map(sql, [&table.name], |row| row.get(0))?;
+    let is_alone = table.primary.len() == 1 && uniques(table).next().is_none();
+    let may_change = !is_alone && triggers.iter().any(|sql| is_before_update(sql));
+    Ok(may_change.then_some(
+        "has a trigger before an UPDATE, beside a unique index or a key of several columns: it may \
+         change the row once that is noted (drop it first)",
+    ))
 }
 
 /// The columns of a table's primary key.
@@ -220,7 +235,8 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
     for (at, table) in schema.tables.iter().enumerate() {
         // The application may have made it since it was looked for.
-        ensure!(!is_unforeseen(table), "{} has another unique index now; begin again", table.name);
+        let why = unforeseen(tx, table)?;
+        ensure!(why.is_none(), "{} {}; begin again", table.name, why.unwrap_or_default());
         triggers(at, table).iter().try_for_each(|sql| tx.execute_batch(sql))?;
     }
     objects(tx)

@@ -99,7 +99,7 @@ pub(super) fn read(tx: &ReadTx<'_>) -> Result<Schema> {
         views: Vec::new(),
         triggers: tx.query_map(
             "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' \
-             AND name NOT GLOB 'monolite export *' ORDER BY rowid",
+             AND name NOT GLOB 'monolite export *' AND name NOT GLOB 'monolite_*' ORDER BY rowid",
             (),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?,

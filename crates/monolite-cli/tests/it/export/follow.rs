@@ -339,7 +339,12 @@ fn rows_that_cannot_be_told_apart_are_refused_before_anything_is_done() {
          CREATE TABLE f(k INTEGER PRIMARY KEY, v); CREATE UNIQUE INDEX g ON f(v + 0);
          CREATE TABLE h(k INTEGER PRIMARY KEY, v TEXT NOT NULL DEFAULT 'x' UNIQUE);
          CREATE TABLE i(k INTEGER PRIMARY KEY, v NOT NULL UNIQUE, w DEFAULT 1, x UNIQUE);
-         CREATE UNIQUE INDEX j ON i(w) WHERE v > 1;",
+         CREATE UNIQUE INDEX j ON i(w) WHERE v > 1;
+         CREATE TABLE l(k TEXT DEFAULT 'x' PRIMARY KEY) WITHOUT ROWID;
+         CREATE TABLE m(a, b, PRIMARY KEY(a, b));
+         CREATE TRIGGER n BEFORE UPDATE OF a ON m BEGIN UPDATE m SET b = 7; END;
+         CREATE TABLE o(k INTEGER PRIMARY KEY, v);
+         CREATE TRIGGER p BEFORE UPDATE ON o BEGIN SELECT 1; END;",
     );
     let before = schema_of(&source);
     let (code, said) = Follower::of(&source, &url).end();
@@ -351,10 +356,12 @@ fn rows_that_cannot_be_told_apart_are_refused_before_anything_is_done() {
         "e has a unique index with an expression",
         "f has a unique index with",
         "h has a unique index with",
+        "l has a unique index with",
+        "m has a trigger before an UPDATE",
     ] {
         assert!(said.contains(part), "{said}");
     }
-    assert!(!said.contains("i has"), "{said}");
+    assert!(!said.contains("i has") && !said.contains("o has"), "{said}");
     assert_eq!(schema_of(&source), before);
     let mixed = ground.source(
         "mixed_key.db",

@@ -609,6 +609,13 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a NOT NULL DEFAULT 1, b)",
         "unique index i",
     ),
+    // It changes the row that REPLACE compares, once the row was noted.
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b, UNIQUE(a, b)); CREATE TRIGGER z BEFORE \
+         UPDATE OF a ON t BEGIN UPDATE t SET b = 7 WHERE id = OLD.id; END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b, UNIQUE(a, b))",
+        "the trigger z",
+    ),
     (
         TABLE,
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); SELECT id, a, b FROM t WHERE a > 1",

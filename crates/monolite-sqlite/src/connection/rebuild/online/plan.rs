@@ -9,7 +9,7 @@ use super::super::{Rebuild, SHADOW, text};
 use crate::codes::{failure, refuse};
 use crate::connection::Connection;
 use crate::names::{DIRTY, quoted};
-use crate::noting::noting_triggers;
+use crate::noting::{is_before_update, noting_triggers};
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
@@ -194,7 +194,7 @@ impl Rebuild<'_> {
 
     /// The columns of each unique index, with their collations. Refused are indexes in which a
     /// trigger before a write cannot tell what the row will have: of expressions and generated
-    /// columns, and where a default takes the place of NULL.
+    /// columns, and where a default takes the place of NULL; and triggers that may change the row.
     pub(super) fn uniques(&mut self) -> Result<Vec<Vec<(String, String)>>> {
         let raw = self.connection.raw();
         let sql = "SELECT name, partial FROM pragma_index_list(?1, 'main') WHERE \"unique\"";
@@ -217,6 +217,14 @@ impl Rebuild<'_> {
                 "the unique index {} (partial, or with an expression, a generated column, or one \
                  that is NOT NULL with a DEFAULT)",
                 unforeseen.join(", ")
+            ));
+        }
+        let before = self.attached.triggers.iter().find(|it| is_before_update(&it.sql));
+        if let Some(name) = before.map(|it| &it.name).filter(|_| !uniques.is_empty()) {
+            let name = name.clone();
+            self.refuse(format!(
+                "the trigger {name} before an UPDATE, beside a unique index: it may change what \
+                 the row has there"
             ));
         }
         Ok(uniques)
