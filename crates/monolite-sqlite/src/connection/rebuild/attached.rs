@@ -251,9 +251,9 @@ impl Compiled {
         }
     }
 
-    /// Of what works, as `before`: where a name in a text has another meaning, for `table` or a view
-    /// of it has other columns. SQLite looks for a column in a subquery first, then outside, and
-    /// makes an alias or a text of what is none. What `*` stands for no text names.
+    /// Of what works, as `before`: where a name in a text has another meaning, for `table` or a
+    /// view of it has other columns. SQLite looks for a column in a subquery first, then outside,
+    /// and makes an alias or a text of what is none. What `*` stands for no text names.
     pub(super) fn read_anew(&self, before: &Compiled, table: &str) -> Vec<String> {
         let mut anew = Vec::new();
         for (what, (was, sql)) in &before.reads {

@@ -5,6 +5,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Result, Row, Statement, ffi};
 
 use super::attached::{Column, Shape};
+use super::text::ROWID;
 use super::{Rebuild, SHADOW};
 use crate::codes::failure;
 use crate::names::quoted;
@@ -17,9 +18,6 @@ const KEPT: usize = 100_000;
 
 /// Bytes of a value that are shown.
 const SHOWN: usize = 40;
-
-/// The names of a rowid that has none.
-pub(super) const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
 /// What the new table is filled with.
 #[derive(Debug)]

@@ -275,7 +275,10 @@ impl Online<'_> {
         total: u64,
     ) -> Result<OnlinePlan> {
         if let Some(other) = self.state()? {
-            refuse(Some(format!("{} is being rebuilt online, by {}", other.table, other.name)))?;
+            let Rebuilding { table, name, .. } = other;
+            refuse(Some(format!(
+                "{table} is being rebuilt online, by {name}; apply that, or abort the rebuild"
+            )))?;
         }
         let declared = Declared::read(self.0, sql, table)?;
         if let Some(select) = declared.select {

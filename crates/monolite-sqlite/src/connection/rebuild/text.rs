@@ -1,9 +1,11 @@
 //! Owns what is read in the texts of a schema, token by token, and what is written in them: other
 //! names. Whether a text is right SQL, SQLite says.
 
-use super::fill::ROWID;
 use crate::names::quoted;
 use crate::scan::{Scan, Token, TokenKind};
+
+/// The names of a rowid that has none.
+pub(super) const ROWID: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
 /// A statement that creates a table of the main database.
 #[derive(Debug, PartialEq, Eq)]
@@ -172,8 +174,8 @@ pub(in crate::connection) fn is_query(sql: &str) -> bool {
     first.is_some_and(|it| ["SELECT", "WITH", "VALUES"].iter().any(|word| it.is_word(word)))
 }
 
-/// Whether the index `sql` has one of `names` where SQLite gives a name another meaning if no column
-/// has it: in double quotes that of a text, and some names that of the rowid.
+/// Whether the index `sql` has one of `names` where SQLite gives a name another meaning if no
+/// column has it: in double quotes that of a text, and some names that of the rowid.
 pub(super) fn may_mean_else(sql: &str, names: &[String]) -> bool {
     let is_one = |name: String| names.iter().any(|it| it.eq_ignore_ascii_case(&name));
     // What is before has the names of the index and its table.
