@@ -494,7 +494,7 @@ impl Databases {
     pub(crate) fn close_idle(&self, time: Duration) {
         let is_of_several = self.is_of_several();
         // When that is closed, another machine takes over.
-        let has_lease = self.archive.as_ref().is_some_and(|it| it.lease_seconds.is_some());
+        let has_lease = self.archive.as_ref().is_some_and(ArchiveConfig::has_lease);
         let may = |open: &Open| match open {
             Open::Primary(_) if has_lease => false,
             Open::Primary(db) => db.stats().archive.is_none_or(|archive| archive.lag_ms == 0),

@@ -92,10 +92,12 @@ async fn what_a_fork_makes_counts_as_open_before_it_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_database_with_a_lease_stays_open() {
     let directory = tempfile::tempdir().expect("a directory");
-    for (lease, stays) in [("", 0), ("lease_seconds = 60", 1)] {
-        let place = directory.path().join(format!("archive{stays}"));
+    let takeover = "takeover = true\naddress = 'http://127.0.0.1:8080'";
+    let cases = [("", 0), ("lease_seconds = 60", 1), (takeover, 1)];
+    for (at, (lease, stays)) in cases.into_iter().enumerate() {
+        let place = directory.path().join(format!("archive{at}"));
         let config = toml::from_str(&format!("url = '{}'\n{lease}", place.display()));
-        let data = Data::File(directory.path().join(format!("{stays}.db")));
+        let data = Data::File(directory.path().join(format!("{at}.db")));
         let databases = Databases::new(data, Some(config.expect("it is right")));
         let used = databases.get(None, None).await.expect("it opens");
         let db = used.database().clone();
