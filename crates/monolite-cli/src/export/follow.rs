@@ -204,8 +204,8 @@ fn unforeseen(tx: &ReadTx<'_>, table: &Table) -> Result<Option<&'static str>> {
              first)",
         ));
     }
-    let sql = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 \
-               AND name NOT GLOB 'monolite[ _]*'";
+    let sql = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND \
+               tbl_name = ?1 COLLATE NOCASE AND name NOT GLOB 'monolite[ _]*'";
     let triggers: Vec<String> = tx.query_map(sql, [&table.name], |row| row.get(0))?;
     let is_alone = table.primary.len() == 1 && uniques(table).next().is_none();
     let may_change = !is_alone && triggers.iter().any(|sql| is_before_update(sql));

@@ -342,7 +342,7 @@ fn rows_that_cannot_be_told_apart_are_refused_before_anything_is_done() {
          CREATE UNIQUE INDEX j ON i(w) WHERE v > 1;
          CREATE TABLE l(k TEXT DEFAULT 'x' PRIMARY KEY) WITHOUT ROWID;
          CREATE TABLE m(a, b, PRIMARY KEY(a, b));
-         CREATE TRIGGER n BEFORE UPDATE OF a ON m BEGIN UPDATE m SET b = 7; END;
+         CREATE TRIGGER n BEFORE UPDATE OF a ON M BEGIN UPDATE m SET b = 7; END;
          CREATE TABLE o(k INTEGER PRIMARY KEY, v);
          CREATE TRIGGER p BEFORE UPDATE ON o BEGIN SELECT 1; END;",
     );
