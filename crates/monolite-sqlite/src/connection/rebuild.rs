@@ -325,6 +325,7 @@ impl<'c> Rebuild<'c> {
         let views =
             self.before.views.iter().filter(|(name, was)| now.views.get(*name) != Some(was));
         let mut moved: Vec<&String> = views.map(|(name, _)| name).collect();
+        refusals.extend(self.names_that_mean_else(new, &moved));
         moved.extend((places(new) != places(&self.old)).then_some(&self.table));
         if !moved.is_empty() {
             let triggers = attached::triggers(raw)?.into_iter();
@@ -334,17 +335,35 @@ impl<'c> Rebuild<'c> {
             refusals.extend(by_place.map(|it| {
                 format!("the trigger {} (INSERT by the places of columns, which change)", it.name)
             }));
-            let of_moved =
-                |(of, _): &(String, String)| moved.iter().any(|it| it.eq_ignore_ascii_case(of));
-            let joins = self.before.reads.iter().filter(|(_, (reads, sql))| {
-                text::names_one(sql, "NATURAL") && reads.iter().any(of_moved)
-            });
-            refusals.extend(joins.map(|(what, _)| {
-                format!("{what} (NATURAL JOIN by the names of columns, which change)")
-            }));
         }
         self.faults.refusals.extend(refusals);
         Ok(())
+    }
+
+    /// What of the table, or of `views` whose columns change, has names whose meaning SQLite does
+    /// not tell: those by which tables are joined, and of the rowid.
+    fn names_that_mean_else(&self, new: &Shape, views: &[&String]) -> Vec<String> {
+        let columns = [self.old.without(new), new.without(&self.old)].concat();
+        let is_rowid_another = self.old.rowid != new.rowid;
+        let mut found = Vec::new();
+        for (what, (reads, sql)) in &self.before.reads {
+            let names = |word: &str| text::names_one(sql, word);
+            let is_used =
+                |it: &str| reads.iter().any(|(of, _)| of.eq_ignore_ascii_case(it)) || names(it);
+            if !is_used(&self.table) && !views.iter().any(|it| is_used(it)) {
+                continue;
+            }
+            if !columns.is_empty() && names("NATURAL") {
+                found.push(format!("{what} (NATURAL JOIN by the names of columns, which change)"));
+            }
+            if let Some(column) = columns.iter().find(|it| names("USING") && names(it)) {
+                found.push(format!("{what} (USING may join by another {column} than before)"));
+            }
+            if let Some(name) = text::ROWID.iter().find(|it| is_rowid_another && names(it)) {
+                found.push(format!("{what} ({name} in it may be another one than before)"));
+            }
+        }
+        found
     }
 
     fn refuse(&mut self, what: String) {

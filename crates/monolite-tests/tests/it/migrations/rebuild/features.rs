@@ -879,10 +879,47 @@ pub(super) const REFUSED: &[Refused] = &[
     refused(
         "a NATURAL JOIN by a new column",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(id, b);
-         CREATE VIEW v AS SELECT a FROM t NATURAL JOIN o",
+         CREATE VIEW v AS SELECT a FROM t NATURAL JOIN o;
+         CREATE VIEW w AS SELECT count(*) FROM o NATURAL JOIN t;
+         CREATE VIEW all_of AS SELECT * FROM t;
+         CREATE VIEW x AS SELECT count(*) FROM all_of NATURAL JOIN o",
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
         Invalid,
-        &["the view v (NATURAL JOIN by the names of columns, which change)"],
+        &[
+            "with the view v (NATURAL JOIN by the names of columns, which change); the view w \
+             (NATURAL JOIN by the names of columns, which change); the view x (NATURAL JOIN by the \
+             names of columns, which change): drop each",
+        ],
+    ),
+    refused(
+        "USING, whose column another table has before the new one, and one that is gone",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, gone); CREATE TABLE u(id, x, gone);
+         CREATE TABLE o(x, y); CREATE TABLE p(gone, y);
+         CREATE VIEW v AS SELECT y FROM t JOIN u USING (id) JOIN o USING (x);
+         CREATE VIEW w AS SELECT y FROM t JOIN u USING (id) JOIN p USING (gone);
+         CREATE VIEW good AS SELECT t.id FROM t JOIN u USING (id)",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, x)",
+        Invalid,
+        &[
+            "with the view v (USING may join by another x than before); the view w (USING may join \
+             by another gone than before): drop each",
+        ],
+    ),
+    refused(
+        "the rowid in a subquery, which is gone",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE o(k);
+         CREATE VIEW v AS SELECT (SELECT a FROM t WHERE rowid = k) FROM o",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a) WITHOUT ROWID",
+        Invalid,
+        &["the view v (rowid in it may be another one than before)"],
+    ),
+    refused(
+        "the rowid that is another column",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER); INSERT INTO t VALUES (1, 2);
+         CREATE VIEW v AS SELECT max(oid) FROM t; CREATE VIEW good AS SELECT max(id) FROM t",
+        "CREATE TABLE t(id INTEGER, a INTEGER PRIMARY KEY)",
+        Invalid,
+        &["with the view v (oid in it may be another one than before): drop each"],
     ),
     refused(
         "a foreign key to the primary key, whatever that is, which becomes another",
