@@ -705,7 +705,14 @@ impl Archiving for Running {
     }
 
     fn may_lack(&self, token: ArchiveToken) -> Option<String> {
-        let term = self.shared.term().clone()?;
+        let Some(term) = self.shared.term().clone() else {
+            let feed = self.shared.engine_feed();
+            let (lineage, epoch) = (feed.position.lineage.bits(), feed.position.epoch.0);
+            let is_later = token.lineage == lineage && token.epoch > epoch;
+            return is_later.then(|| {
+                format!("{token} is of another primary; this file was the last one's until epoch {epoch}, and its archive has not answered since")
+            });
+        };
         let located = term.primary().record().look_for(token);
         // A token of another history is not this one's matter.
         located.err().filter(|it| it.kind() == ErrorKind::NotFound).map(|it| it.to_string())

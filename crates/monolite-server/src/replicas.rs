@@ -262,9 +262,10 @@ pub(crate) fn must_be_of(db: &Database, token: &HeaderValue) -> Result<(), Proto
         (Err(_), None) => return Ok(()),
         (Err(error), Some(_)) => return Err(error),
     };
-    // Of a term that has not begun nothing is known.
     if archive.epoch == 0 || token.epoch <= archive.epoch {
-        let lost = db.may_lack(token).map(|why| ProtocolError::new("TOKEN_LOST", why));
+        // Before its term, a later primary has what this one lacks.
+        let code = if archive.epoch == 0 { "TOKEN_LATE" } else { "TOKEN_LOST" };
+        let lost = db.may_lack(token).map(|why| ProtocolError::new(code, why));
         return lost.map_or(Ok(()), Err);
     }
     let message = format!(

@@ -132,8 +132,9 @@ pub trait Archiving: Send + Sync {
     /// not known: before a primary begins, and while a copy of the whole database is due.
     fn token(&self) -> Option<ArchiveToken>;
 
-    /// Why this primary may lack what a predecessor's token names; `None` where it has that, or
-    /// does not know. Must be quick.
+    /// Why this primary may lack what a token names: one of a predecessor, or of a later primary
+    /// before the term of this one has begun. `None` where it has that, or does not know. Must be
+    /// quick.
     fn may_lack(&self, _: ArchiveToken) -> Option<String> {
         None
     }
@@ -202,8 +203,8 @@ pub struct ArchiveStats {
     /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if
     /// that has not succeeded since; several are separated by `; `.
     pub last_error: Option<String>,
-    /// Where clients find the primary that has taken over; empty if its record does not say. `None`
-    /// while none has: from then on this database acknowledges nothing more.
+    /// Where clients find the primary that has taken over; empty if that is not known. `None` while
+    /// the archive is this database's: from then on it acknowledges nothing more.
     pub successor: Option<String>,
 }
 

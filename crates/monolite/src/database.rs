@@ -495,7 +495,7 @@ impl<E> Database<E> {
         self.handle.engine.archive_token()
     }
 
-    /// Why this primary may lack what a predecessor's `token` names, if it is known to.
+    /// Why this primary may lack what another one's `token` names, if it is known to.
     #[doc(hidden)]
     pub fn may_lack(&self, token: ArchiveToken) -> Option<String> {
         self.handle.engine.may_lack(token)

@@ -149,6 +149,7 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
         let reason = not_ours(&error);
         shared.failed(Activity::Upload, &error);
         if is_told || tell.send(Err(error)).is_err() {
+            shared.stats().successor.get_or_insert_default();
             engine.fenced(reason, certainty == Certainty::NotInHistory);
         }
     }

@@ -57,6 +57,33 @@ fn take_over(archive: Archive, follower: Follower, when: Takeover, file: &Path) 
     open(archive, file)
 }
 
+/// It was the last primary's file when it was closed. The archive is away until another one is.
+#[test]
+fn primary_that_opens_without_its_archive_learns_that_it_has_been_replaced() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let own = db.archive_token().unwrap();
+    db.close().unwrap();
+    let (archive, is_away) = bench.archive_that_goes_away();
+    is_away.store(true, Ordering::Relaxed);
+    let db = open(archive.opening_wait(Duration::from_millis(100)), &bench.file());
+    let (archive, file) = standby(&bench, "second");
+    let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+    wait_until("it has all", || rows(follower.database()) == 10);
+    let next = take_over(archive, follower, Takeover::Now, &file);
+    insert(&next, 100).unwrap();
+    let later = next.archive_token().unwrap();
+    assert!(db.may_lack(own).is_none());
+    let late = db.may_lack(later).expect("what it lacks is known before the archive answers");
+    assert!(late.contains("another primary"), "{late}");
+    assert_eq!(db.stats().archive.unwrap().successor, None);
+    is_away.store(false, Ordering::Relaxed);
+    wait_until("it is told", || db.stats().archive.unwrap().successor.is_some());
+    assert_eq!(insert(&db, 100).unwrap_err().kind(), ErrorKind::Fenced);
+    next.close().unwrap();
+    let _ = db.close();
+}
+
 /// The primary is stopped, or cut off, by the time of day of two machines that are a day apart.
 #[test]
 fn silent_primary_is_replaced_without_a_copy_and_names_its_successor() {
