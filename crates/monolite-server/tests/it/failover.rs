@@ -86,7 +86,7 @@ fn standby_before_an_empty_archive_does_not_begin_one() {
     let health = format!("{}/health", standby.url);
     wait_until("it is told", || look(&health).1["is_failing"] == json!(true));
     assert_eq!((look(&health).0, look(&format!("{}/primary", standby.url)).0), (503, 503));
-    let (_, _, refused) = ask(&standby, None, "INSERT INTO t VALUES (1)");
+    let (_, _, refused) = ask(&standby, None, "CREATE TABLE u(x)");
     assert_eq!(refused["error"]["code"], "NOT_PRIMARY", "{refused}");
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
 }
