@@ -97,7 +97,7 @@ pub struct Follower {
 pub struct FollowerStats {
     /// The number of what was applied last (the TXID): at least that of the last opening.
     pub txid: u64,
-    /// The newest number that it knows of.
+    /// The newest number that it knows of; `txid` while that has everything.
     pub newest: u64,
     /// Bytes of the archive's files that lead from one to the other, when it last planned.
     pub lag_bytes: u64,
@@ -264,7 +264,10 @@ impl Follower {
         let replica = progress.replica.map(|replica| replica.to_string());
         let barred = progress.barred_since.filter(|since| since.elapsed() >= PATIENCE);
         let barred = barred.map(|_| BARRED.to_owned());
-        FollowerStats { lag_ms, age_ms, replica, barred, ..progress.stats.clone() }
+        let FollowerStats { txid, newest, .. } = progress.stats;
+        // All behind it are fences, which have nothing to apply.
+        let newest = if progress.reached < newest { newest } else { txid };
+        FollowerStats { newest, lag_ms, age_ms, replica, barred, ..progress.stats.clone() }
     }
 
     /// Stops following, and closes the database. Waits for a request that is under way.
@@ -411,6 +414,9 @@ impl Archive {
         let (store, layout) = (&*self.store, &self.layout);
         let catalog = Catalog::read(store, layout)?;
         let record = leader(store, layout)?;
+        if catalog.newest().is_none() {
+            return Err(nothing_at(&self.name, path));
+        }
         let (target, at) = newest_of(&catalog, record.as_ref())?;
         let mut place = Place::nowhere(record.map(|record| record.lineage));
         place.write(path)?;
@@ -583,6 +589,17 @@ fn lock(lock: &Path, path: &Path) -> monolite::Result<File> {
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(is), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
     (is.dev(), is.ino()) == (there.dev(), there.ino())
+}
+
+/// Nothing is archived where the file at `path` is to follow, or does.
+fn nothing_at(archive: &str, path: &Path) -> Error {
+    let (path, beside) = (path.display(), directory_of(path));
+    let message = format!(
+        "there is nothing at {archive}: check that the store is mounted and a primary has begun; \
+         if a new archive is to begin here, move {path} and {} away first",
+        beside.display()
+    );
+    Error::new(ErrorKind::NotFound, message)
 }
 
 /// Whether the file at `path` follows an archive, or did when it was closed last. One that a kill

@@ -83,8 +83,8 @@ pub(crate) fn prometheus(open: &[OpenNow], follows: bool) -> String {
 pub(crate) struct Told(HashMap<String, FollowerStats>);
 
 impl Told {
-    /// Tells what has changed of those that are open: which replica it is, why it does not stream,
-    /// and why it may not take over.
+    /// Tells what has changed of those that are open: which replica it is, why it does not follow
+    /// or stream, and why it may not take over.
     pub(crate) fn tell(&mut self, open: Vec<OpenNow>) {
         for OpenNow { name, path, replica, .. } in open {
             let Some(Replica { stats: now, .. }) = replica else {
@@ -109,6 +109,11 @@ fn news(was: &FollowerStats, now: &FollowerStats) -> Vec<String> {
         new(&was.stream_error, &now.stream_error)
             .map(|error| format!("it goes on by the archive: {error}")),
         ended(&was.stream_error, &now.stream_error, "it streams again"),
+        // Each attempt may fail for another reason.
+        new(&was.last_error, &now.last_error)
+            .filter(|_| was.last_error.is_none())
+            .map(|error| format!("it cannot follow: {error}")),
+        ended(&was.last_error, &now.last_error, "it follows again"),
         new(&was.barred, &now.barred),
         ended(&was.barred, &now.barred, "it may take over again"),
     ];
@@ -121,16 +126,25 @@ mod tests {
 
     #[test]
     fn log_has_each_change_of_a_replica_once() {
-        let mut stats = vec![FollowerStats::default(); 4];
+        let mut stats = vec![FollowerStats::default(); 6];
         stats[1].stream_error = Some("a wrong secret".into());
         stats[2] = stats[1].clone();
         stats[2].barred = Some("it may not take over".into());
         stats[3].replica = Some("7".into());
+        stats[3].last_error = Some("there is nothing".into());
+        stats[4].last_error = Some("another reason".into());
         let mut said = stats.windows(2).map(|pair| news(&pair[0], &pair[1]));
         assert_eq!(said.next().unwrap(), ["it goes on by the archive: a wrong secret"]);
         assert_eq!(said.next().unwrap(), ["it may not take over"]);
-        let mended = ["this is the replica 7", "it streams again", "it may take over again"];
+        let mended = [
+            "this is the replica 7",
+            "it streams again",
+            "it cannot follow: there is nothing",
+            "it may take over again",
+        ];
         assert_eq!(said.next().unwrap(), mended);
+        assert_eq!(said.next().unwrap(), Vec::<String>::new(), "it failed before");
+        assert_eq!(said.next().unwrap(), ["it follows again"]);
         assert_eq!(news(&stats[3], &stats[3]), Vec::<String>::new());
     }
 }

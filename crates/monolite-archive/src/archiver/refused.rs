@@ -56,11 +56,11 @@ pub(super) fn replaced(path: &Path) -> Error {
 }
 
 /// The archive is gone, or another directory is in its place.
-pub(super) fn nothing_there(position: &Position) -> Error {
+pub(super) fn nothing_there(archive: &str, position: &Position) -> Error {
     let message = format!(
-        "there is no leader record, though this file was archived (epoch {}); check that the \
-         right directory is mounted; if the archive is lost, or a new one is to begin, archive \
-         this file with Archive::take_over",
+        "there is no leader record at {archive}, though this file was archived (epoch {}); check \
+         that the right directory is mounted; if the archive is lost, or a new one is to begin, \
+         archive this file with Archive::take_over",
         position.epoch
     );
     Error::new(ErrorKind::Fenced, message)

@@ -316,7 +316,7 @@ impl Uploader<'_> {
             _ => Replicated::All,
         };
         if found.is_none() && position.fence.is_some() && !take_over {
-            return Err(nothing_there(position));
+            return Err(nothing_there(&self.shared.archive.name, position));
         }
         if let Some(record) = found {
             position.lineage = record.lineage;

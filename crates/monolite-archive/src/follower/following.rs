@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 use monolite::archive::Pages;
 use monolite_ltx::{PageSize, Txid, TxidRange};
 
-use super::Shared;
 use super::marker::{Marker, Notes};
 use super::pages::{Changed, IN_MEMORY, Whole};
 use super::place::{Place, scratch_of};
 use super::streamed::{Standing, Streamed, pause};
+use super::{Shared, nothing_at};
 use crate::archiver::position::directory_of;
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
@@ -170,10 +170,7 @@ impl Following {
                 );
                 return Err(Error::new(ErrorKind::Fenced, message));
             }
-            (None, Some(lineage)) => {
-                let message = format!("the leader record of {lineage} is gone; put it back");
-                return Err(Error::new(ErrorKind::NotFound, message));
-            }
+            (None, Some(_)) => return Err(nothing_at(&self.shared.archive.name, &self.path)),
             (Some(record), None) => self.place.lineage = Some(record.lineage),
             _ => {}
         }

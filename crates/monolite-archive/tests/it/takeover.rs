@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use monolite::{Database, Durability, ErrorKind, Options, Sharing};
 use monolite_archive::{
     Archive, Follower, Layout, Store as _, Takeover, Target, Timestamp,
-    internals::{Call, Catalog, Fault, FaultyStore, follows},
+    internals::{Call, Catalog, Fault, FaultyStore, Turn, follows, turn},
 };
 
 use crate::archive::snapshot;
@@ -526,4 +526,50 @@ fn primary_that_was_closed_with_commits_left_and_no_successor_does_not_follow() 
     let follower = rejoin(&bench);
     assert_eq!((rows(follower.database()), orphans(&bench)), (11, vec![]));
     follower.close().unwrap();
+}
+
+#[test]
+fn follower_that_lacks_fences_alone_has_no_lag() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let [(archive, file), (other, other_file)] = ["second", "third"].map(|it| standby(&bench, it));
+    let idle = other.follow(Options::new().readers(1), other_file).unwrap();
+    let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+    let next = take_over(archive, follower, Takeover::Now, &file);
+    idle.wait_for(next.archive_token().unwrap(), Duration::from_secs(30)).unwrap();
+    let stats = idle.stats();
+    assert_eq!((stats.newest, stats.lag_bytes), (stats.txid, 0), "{stats:?}");
+    next.close().unwrap();
+    let _ = db.close();
+}
+
+#[test]
+fn file_that_knows_an_archive_begins_none_in_an_empty_directory() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let file = bench.directory.path().join("second.db");
+    let url = bench.directory.path().join("archive").display().to_string();
+    let archive = || Archive::at(&url).unwrap().interval(Duration::from_millis(10));
+    archive().follow(Options::new(), &file).unwrap().close().unwrap();
+    db.close().unwrap();
+    fs::rename(&url, bench.directory.path().join("unmounted")).unwrap();
+    fs::create_dir(&url).unwrap();
+    let says = |error: &str, file: &Path| {
+        assert!(error.contains(&url) && error.contains("mounted"), "{error}");
+        assert!(error.contains(file.to_str().unwrap()), "{error}");
+    };
+    // The standby, with its file and without.
+    assert_eq!(turn(&archive(), &file).unwrap(), Turn::Follows);
+    let follower = archive().follow(Options::new(), &file).unwrap();
+    wait_until("it is told", || follower.stats().last_error.is_some());
+    says(&follower.stats().last_error.unwrap(), &file);
+    follower.close().unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(turn(&archive(), &file).unwrap(), Turn::Follows);
+    let refused = archive().follow(Options::new(), &file).map(drop).unwrap_err();
+    says(&refused.to_string(), &file);
+    // The former primary.
+    let refused = Options::new().archive(archive()).open(bench.file()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains(&url), "{refused}");
+    assert_eq!(fs::read_dir(&url).unwrap().count(), 0, "nothing was begun");
 }

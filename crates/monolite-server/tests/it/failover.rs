@@ -71,6 +71,27 @@ fn primary_that_was_replaced_says_so_and_by_whom() {
 }
 
 #[test]
+fn standby_before_an_empty_archive_does_not_begin_one() {
+    let [archive, empty] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let primary = primary_with(archive.path(), |_| ());
+    let file = archive.path().join("standby.db");
+    let url = archive.path().to_str().unwrap();
+    Archive::at(url).unwrap().follow(Options::new(), &file).unwrap().close().unwrap();
+    drop(primary);
+    let standby = Served::with(|_, config| {
+        let mut archive = ArchiveConfig::of_url(empty.path().to_str().unwrap());
+        archive.takeover = true;
+        (config.file, config.archive) = (Some(file), Some(archive));
+    });
+    let health = format!("{}/health", standby.url);
+    wait_until("it is told", || look(&health).1["is_failing"] == json!(true));
+    assert_eq!((look(&health).0, look(&format!("{}/primary", standby.url)).0), (503, 503));
+    let (_, _, refused) = ask(&standby, None, "CREATE TABLE u(x)");
+    assert_eq!(refused["error"]["code"], "NOT_PRIMARY", "{refused}");
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn health_of_a_database_that_is_not_there_is_an_error() {
     let served = crate::served::Served::many();
     assert_eq!(look(&format!("{}/db/absent/health", served.url)).0, 404);
