@@ -710,7 +710,10 @@ impl Archiving for Running {
             let (lineage, epoch) = (feed.position.lineage.bits(), feed.position.epoch.0);
             let is_later = token.lineage == lineage && token.epoch > epoch;
             return is_later.then(|| {
-                format!("{token} is of another primary; this file was the last one's until epoch {epoch}, and its archive has not answered since")
+                format!(
+                    "{token} is of another primary; this file was the primary's until epoch \
+                     {epoch}, and its archive has not answered since it was opened"
+                )
             });
         };
         let located = term.primary().record().look_for(token);

@@ -95,11 +95,6 @@ impl ArchiveConfig {
         Ok(archive.lease(self.lease_seconds.map(seconds).or(default)))
     }
 
-    /// Whether a primary's role has a lease.
-    pub(crate) fn has_lease(&self) -> bool {
-        self.takeover || self.lease_seconds.is_some()
-    }
-
     pub(crate) fn url_of(&self, name: Option<&str>) -> String {
         let Some(name) = name else { return self.url.clone() };
         // In a path a question mark is one of its signs.

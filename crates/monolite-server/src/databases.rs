@@ -332,7 +332,11 @@ impl Databases {
             };
             let elsewhere = match &replica {
                 Some(replica) => Some(replica.stats.primary.clone()),
-                None => open.database().stats().archive.and_then(|archive| archive.successor),
+                None => open.database().stats().archive.and_then(|archive| {
+                    // Without a term it does not know of its successor.
+                    let may_have = archive.epoch == 0 && self.has_turns();
+                    archive.successor.or(may_have.then(String::new))
+                }),
             };
             let (name, path) = (name.clone(), place.path.clone());
             Some(OpenNow { name, path, database: open.database().clone(), replica, elsewhere })
@@ -489,16 +493,18 @@ impl Databases {
         }
     }
 
-    /// Closes the databases that have not been used for so long, unless their archives lack
-    /// something: closed, they would be seen no more. The only replica goes on to follow.
+    /// Closes those of several databases that have not been used for so long, unless their archives
+    /// lack something: closed, they would be seen no more.
     pub(crate) fn close_idle(&self, time: Duration) {
-        let is_of_several = self.is_of_several();
+        if !self.is_of_several() {
+            return;
+        }
         // When that is closed, another machine takes over.
-        let has_lease = self.archive.as_ref().is_some_and(ArchiveConfig::has_lease);
+        let has_lease = self.archive.as_ref().is_some_and(|it| it.lease_seconds.is_some());
         let may = |open: &Open| match open {
             Open::Primary(_) if has_lease => false,
             Open::Primary(db) => db.stats().archive.is_none_or(|archive| archive.lag_ms == 0),
-            Open::Replica(_) => is_of_several,
+            Open::Replica(_) => true,
         };
         self.close_unused(time, may).detach_all();
     }

@@ -36,6 +36,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// again, or what a primary acknowledges no more.
 const DRAIN: Duration = Duration::from_secs(1);
 
+const REPLICA: &str = "replica";
+
 /// Has the one database be the primary's when it can be, and follow while another one is, until the
 /// server stops.
 pub(crate) async fn take(shared: Arc<Shared>, config: ArchiveConfig) {
@@ -56,9 +58,14 @@ pub(crate) async fn take(shared: Arc<Shared>, config: ArchiveConfig) {
         };
         is_unclear = false;
         let stats = used.database().stats();
-        let role = if used.follower().is_some() { "replica" } else { "primary" };
-        if told.replace(role) != Some(role) {
-            tell(&config, role, epoch_of(&used).await, used.path());
+        let role = if used.follower().is_some() { REPLICA } else { "primary" };
+        if told != Some(role) {
+            let epoch = epoch_of(&used).await;
+            // A primary without a term may have a successor of which its archive has not told it.
+            if epoch > 0 || role == REPLICA {
+                told = Some(role);
+                tell(&config, role, epoch, used.path());
+            }
         }
         if used.follower().is_some() {
             match claim(&shared, used).await {

@@ -20,8 +20,9 @@ const GO_DRIVER: &str = "github.com/tursodatabase/libsql-client-go";
 /// Programs that use HTTP alone.
 const HTTP_ONLY: [&str; 3] = ["keyed.js", "web.js", "prisma.js"];
 
-/// The program with two servers: a primary, and its replica.
+/// The programs with two servers: a primary, and its replica. The second one is to find the primary.
 const REPLICA: &str = "replica.js";
+const FAILOVER: &str = "failover.js";
 
 /// Where the clients are, and what has become of them.
 pub(crate) struct Clients {
@@ -67,10 +68,13 @@ impl Clients {
         let generate = "PRISMA_SCHEMA_ENGINE_BINARY=/bin/true npx prisma generate";
         self.program("prisma generate", command(&place, "sh").args(["-c", generate]));
         for name in programs(&place, "js")? {
-            if name == REPLICA {
+            if [REPLICA, FAILOVER].contains(&&*name) {
                 let (primary, replica) = self.serve_both()?;
-                let urls = [&*name, &primary.url, &replica.url];
-                self.program(&name, command(&place, "node").args(urls));
+                let mut urls = [&primary.url, &replica.url];
+                if name == FAILOVER {
+                    urls.reverse();
+                }
+                self.program(&name, command(&place, "node").arg(&*name).args(urls));
                 continue;
             }
             let served = self.serve()?;

@@ -89,17 +89,27 @@ async fn what_a_fork_makes_counts_as_open_before_it_is_there() {
     assert!(was_held && databases.get(Some("b"), None).await.is_ok());
 }
 
+/// Creates the database `name`; the only one is created when it is opened.
+async fn create(databases: &Databases, name: Option<&str>) {
+    let Some(name) = name else { return };
+    let entered = Life::new().enter(Phase::Stops).await.expect("it serves");
+    databases.create(name, entered).await.expect("it is new");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_database_with_a_lease_stays_open() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let takeover = "takeover = true\naddress = 'http://127.0.0.1:8080'";
-    let cases = [("", 0), ("lease_seconds = 60", 1), (takeover, 1)];
-    for (at, (lease, stays)) in cases.into_iter().enumerate() {
-        let place = directory.path().join(format!("archive{at}"));
+async fn an_idle_database_that_is_alone_or_has_a_lease_stays_open() {
+    let cases = [(true, "", 1), (false, "", 0), (false, "lease_seconds = 60", 1)];
+    for (is_alone, lease, stays) in cases {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("archive");
         let config = toml::from_str(&format!("url = '{}'\n{lease}", place.display()));
-        let data = Data::File(directory.path().join(format!("{at}.db")));
+        let (data, name) = match is_alone {
+            true => (Data::File(directory.path().join("alone.db")), None),
+            false => (Data::Directory(directory.path().to_owned()), Some("one")),
+        };
         let databases = Databases::new(data, Some(config.expect("it is right")));
-        let used = databases.get(None, None).await.expect("it opens");
+        create(&databases, name).await;
+        let used = databases.get(name, None).await.expect("it opens");
         let db = used.database().clone();
         drop(used);
         until("it is archived", || db.stats().archive.is_some_and(|it| it.lag_ms == 0)).await;
@@ -114,9 +124,10 @@ async fn an_idle_database_stays_open_until_it_is_archived() {
     let directory = tempfile::tempdir().expect("a directory");
     let (place, away) = (directory.path().join("archive"), directory.path().join("away"));
     let config = toml::from_str(&format!("url = '{}'", place.display())).expect("it is right");
-    let data = Data::File(directory.path().join("one.db"));
+    let data = Data::Directory(directory.path().to_owned());
     let databases = Databases::new(data, Some(config));
-    let used = databases.get(None, None).await.expect("it opens");
+    create(&databases, Some("one")).await;
+    let used = databases.get(Some("one"), None).await.expect("it opens");
     let db = used.database().clone();
     drop(used);
     let lag = || db.stats().archive.expect("it has one").lag_ms;
