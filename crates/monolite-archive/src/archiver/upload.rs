@@ -203,9 +203,12 @@ impl Uploader<'_> {
             None => return Ok(None),
             Some(ClaimOutcome::Taken(claimed)) => *claimed,
             Some(ClaimOutcome::Lost) => {
+                let record = self.leader().ok().flatten();
+                if record.as_ref().is_some_and(|it| it.holder != self.shared.holder) {
+                    return Err(self.shared.replaced_by(record.as_ref()));
+                }
                 let message = "the archive has slots of a later epoch than its leader record: \
-                               another process took it just now, or an older record was put back; \
-                               if so, move the record away and open again";
+                               an older record was put back; move it away and open again";
                 return Err(Error::new(ErrorKind::Fenced, message));
             }
         };
