@@ -16,7 +16,7 @@ const SAME: Duration = Duration::from_secs(1);
 /// What is said where nothing more is to be known.
 pub(crate) const STOPPING: &str = "stopping; once more to stop at once";
 
-/// Calls `ask` at the first signal, and says what comes then.
+/// Says at the first signal what comes then, and calls `ask`.
 pub(crate) fn on_signal(says: &'static str, ask: impl Fn() + Send + 'static) -> Result<()> {
     let first = OnceLock::<Instant>::new();
     ctrlc::set_handler(move || match first.get() {
@@ -24,8 +24,8 @@ pub(crate) fn on_signal(says: &'static str, ask: impl Fn() + Send + 'static) -> 
         Some(_) => std::process::exit(130),
         None => {
             let _ = first.set(Instant::now());
-            ask();
             let _ = writeln!(io::stderr(), "\n{says}");
+            ask();
         }
     })
     .context("cannot listen for Ctrl-C")

@@ -154,10 +154,23 @@ impl<'s> Declared<'s> {
         Ok(Declared { creation, select, indexes })
     }
 
-    fn add_indexes(&self, rebuild: &mut Rebuild<'_>) {
-        let index =
-            |(name, sql): &(String, String)| Defined { name: name.clone(), sql: sql.clone() };
-        rebuild.attached.indexes.extend(self.indexes.iter().map(index));
+    /// Has the new table get its own indexes, whose names must be free: the exchange writes them
+    /// into the schema as they are.
+    fn add_indexes(&self, rebuild: &mut Rebuild<'_>) -> Result<()> {
+        let find = "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE";
+        let mut find = rebuild.connection.raw().prepare(find)?;
+        for (name, sql) in &self.indexes {
+            let indexes = &mut rebuild.attached.indexes;
+            let is_twice = indexes.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+            let why = format!(
+                "{} is not rebuilt online: the name of the index {name} exists already; give it \
+                 another one, or drop what has it in a migration before",
+                rebuild.table
+            );
+            refuse((is_twice || find.exists([name])?).then_some(why))?;
+            indexes.push(Defined { name: name.clone(), sql: sql.clone() });
+        }
+        Ok(())
     }
 
     fn creation(&self) -> Result<Creation<'_>> {
@@ -289,7 +302,7 @@ impl Online<'_> {
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
             let uniques = rebuild.uniques()?;
             let old_keys = keys_of(self.0, &rebuild.table)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let own = creation.renamed(SHADOW);
             rebuild.execute(&own)?;
             let (as_declared, new_keys) =
@@ -335,7 +348,7 @@ impl Online<'_> {
         self.0.as_engine(|| {
             self.check_schema(table)?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let new = Shape::of(self.0.raw(), SHADOW)?;
             rebuild.plan(&new, declared.select)
         })
@@ -478,7 +491,7 @@ impl Online<'_> {
             assert!(!left, "a row that has changed is not copied");
             self.drop_attached()?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let new = Shape::of(raw, SHADOW)?;
             rebuild.exchange(&new)?;
             rebuild.look_at_what_hangs_on_it(&new)?;
