@@ -5,6 +5,7 @@
 
 mod known;
 mod rules;
+mod understood;
 
 use crate::arguments;
 use crate::export::clauses::{self, split};
@@ -16,6 +17,7 @@ use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
 use rules::Rule;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -24,6 +26,9 @@ const RESERVED: &str = "analyse any array asymmetric authorization both concurre
     current_catalog current_role current_schema current_user fetch freeze grant ilike lateral \
     leading localtime localtimestamp only placing session_user similar some symmetric tablesample \
     trailing user variadic verbose";
+
+/// The rule for what SQLite itself does not understand.
+const NOT_UNDERSTOOD: &str = "not understood";
 
 /// Something was found.
 #[derive(Debug)]
@@ -46,7 +51,7 @@ struct Finding {
     column: usize,
     rule: &'static str,
     text: String,
-    difference: &'static str,
+    difference: Cow<'static, str>,
     remedy: &'static str,
 }
 
@@ -56,10 +61,10 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
     for file in &arguments.files {
         texts.extend(read(file)?);
     }
+    let all: Vec<&str> = texts.iter().flat_map(|(_, sql)| statements(sql)).collect();
     let mut known = Known::default();
-    for statement in texts.iter().flat_map(|(_, sql)| statements(sql)) {
-        known.learn(statement);
-    }
+    all.iter().for_each(|statement| known.learn(statement));
+    let mut faults = understood::faults(&all)?;
     let mut findings: Vec<Finding> = Vec::new();
     for (file, sql) in &texts {
         let mut is_told = false;
@@ -69,12 +74,18 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
             let columns = known.columns(&tokens);
             let mut lint = Lint { tokens, known: &known, columns, found: Vec::new() };
             lint.look();
+            let fault = faults.remove(&statement.as_ptr());
+            if let Some(fault) = &fault {
+                let at = lint.tokens.iter().position(|token| token.at >= fault.at);
+                lint.add(at.unwrap_or(0), NOT_UNDERSTOOD);
+            }
             lint.found.sort_by_key(|(at, _)| *at);
             for (token, (rule, difference, remedy)) in lint.found {
                 if rule == "parameter" && std::mem::replace(&mut is_told, true) {
                     continue;
                 }
                 let token = lint.tokens[token];
+                let said = fault.as_ref().filter(|_| rule == NOT_UNDERSTOOD);
                 let before = &sql[..start + token.at];
                 let line_start = before.rfind('\n').map_or(0, |at| at + 1);
                 findings.push(Finding {
@@ -83,7 +94,7 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
                     column: before[line_start..].chars().count() + 1,
                     rule,
                     text: token.text.chars().take(40).collect(),
-                    difference,
+                    difference: said.map_or(difference.into(), |it| it.text.clone().into()),
                     remedy,
                 });
             }
@@ -105,7 +116,9 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     }
     drop(bytes);
     let db = backup::open(file, "is this the right path?")?;
-    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL \
+    // The shadow tables of FTS5 come with its own.
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT IN \
+               (SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow') \
                AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
                AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
     let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
