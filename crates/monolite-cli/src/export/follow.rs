@@ -83,7 +83,9 @@ pub(super) fn open(options: Options, file: &Path, stop: &AtomicBool) -> Result<D
         let holder = backup::holder(&error);
         ensure!(
             is_readable(file),
-            "{holder}; open it there with Options::sharing(Sharing::Shared), which --follow needs"
+            "{holder}; --follow needs an application that opens it with \
+             Options::sharing(Sharing::Shared), which a server does not: there, stop the server and \
+             export without --follow"
         );
         if stop.load(Ordering::Relaxed) {
             return Err(Stopped("nothing was begun").into());
@@ -169,8 +171,17 @@ pub(super) fn run(
 fn listen() -> Receiver<()> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let lines = std::io::stdin().lines().map_while(Result::ok);
-        lines.filter(|line| line.trim() == "switch").try_for_each(|_| tell.send(()))
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let word = line.trim();
+            if word.eq_ignore_ascii_case("switch") {
+                if tell.send(()).is_err() {
+                    return;
+                }
+            } else if !word.is_empty() {
+                let what = "is not known; enter switch, or Ctrl-C to give up";
+                let _ = writeln!(std::io::stderr(), "{word:?} {what}");
+            }
+        }
     });
     told
 }

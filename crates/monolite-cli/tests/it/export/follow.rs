@@ -119,7 +119,12 @@ impl Follower {
     }
 
     fn switch(&mut self) {
-        self.child.stdin.as_mut().expect("it works").write_all(b"switch\n").expect("it works");
+        self.child
+            .stdin
+            .as_mut()
+            .expect("it works")
+            .write_all(b"swich\nSwitch\n")
+            .expect("it works");
     }
 
     fn signal(&self, name: &str) {
@@ -196,6 +201,7 @@ fn no_change_before_the_switch_is_lost_or_doubled_and_none_is_made_after_it() {
         follower.switch();
         follower.wait_for("switched: PostgreSQL has all");
         let (code, said) = follower.end();
+        assert!(said.contains("\"swich\" is not known; enter switch"), "{said}");
         wait(1_000);
         is_over.store(true, Ordering::Relaxed);
         let refusal = writer.join().unwrap();
