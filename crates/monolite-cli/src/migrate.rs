@@ -175,7 +175,15 @@ fn dry_run(of: &Migrated) -> Result<()> {
     let place = Place::of(of, Some(Path::new(":memory:")))?;
     let ran = place.ask("dry-run", &all, |db| all.dry_run(db).wait());
     place.close()?;
-    show(of, Record { pending: ran?, ..Record::default() })
+    let pending = ran?;
+    if of.json || pending.is_empty() {
+        return show(of, Record { pending, ..Record::default() });
+    }
+    let mut out = stdout();
+    for name in &pending {
+        writeln!(out, "tried    {name}: it would be applied; all is undone")?;
+    }
+    Ok(out.flush()?)
 }
 
 fn up(of: &Migrated) -> Result<()> {
@@ -316,6 +324,9 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
         let how = "`migrate up` goes on, `migrate abort` ends it";
         let how = it.obstacle.as_deref().unwrap_or(how);
         writeln!(out, "online   {}; {how}", progress(it, record.rows_per_second))?;
+        if let Some(rows) = &it.refused {
+            writeln!(out, "refused  by the last `migrate up`: {rows}")?;
+        }
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
@@ -336,7 +347,7 @@ mod tests {
         let at = |rows: u64, phase: &str| {
             serde_json::from_value::<OnlineRebuild>(serde_json::json!({
                 "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows,
-                "total": 1000, "obstacle": null
+                "total": 1000, "refused": null, "obstacle": null
             }))
             .unwrap()
         };

@@ -76,6 +76,10 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
         status.1.contains("online   0002_n.sql: t is copied, 60000 rows; changed and ref"),
         "{status:?}"
     );
+    assert!(
+        status.1.contains("refused  by the last `migrate up`: of t, 1 row cannot"),
+        "{status:?}"
+    );
     let aborted = migrate("abort");
     assert_eq!(aborted, (Some(0), "pending  0002_n.sql\n".into()));
     write("0002_n.sql", &table.replace("55000", "0"));

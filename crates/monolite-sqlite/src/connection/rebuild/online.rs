@@ -5,9 +5,10 @@
 //! While it goes on, the file has the new table under the engine's own name ([`SHADOW`]) with its
 //! indexes, without foreign keys, which would act on it; triggers of the old table; the keys of
 //! rows that were changed ([`DIRTY`]); and, in [`REBUILD`], names and values: whose migration it
-//! is, `from` (the first key that is not copied; none when all are), `rows` and `total`, what it
-//! rebuilds (`schema`), `removing` when only rows are left to be deleted, and the definition of
-//! each `object` it has made, which are the only ones of these names that [`crate::names`] allows.
+//! is, `from` (the first key that is not copied; none when all are), `rows` and `total`, which rows
+//! were `refused` last, what it rebuilds (`schema`), `removing` when only rows are left to be
+//! deleted, and the definition of each `object` it has made, which are the only ones of these names
+//! that [`crate::names`] allows.
 //!
 //! # Algorithm
 //! 1. **[`Online::begin`]** makes all that, and tries the swap on the empty table.
@@ -67,6 +68,8 @@ pub struct Rebuilding {
     pub rows: u64,
     /// Rows that there were when it began.
     pub total: u64,
+    /// Rows that could not be in the new table when it was tried last, in words.
+    pub refused: Option<String>,
     /// Why it can only be aborted: another program has changed the table, or what is the engine's.
     pub obstacle: Option<String>,
 }
@@ -212,6 +215,7 @@ impl Online<'_> {
                 phase,
                 rows: has(self.get("rows")?),
                 total: has(self.get("total")?),
+                refused: self.get("refused")?,
             }))
         })
     }
@@ -346,12 +350,21 @@ impl Online<'_> {
         let declared = Declared::read(self.0, sql, table)?;
         let creation = declared.creation()?;
         self.0.as_engine(|| {
+            self.unset("refused")?;
             self.check_schema(table)?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
             declared.add_indexes(&mut rebuild)?;
             let new = Shape::of(self.0.raw(), SHADOW)?;
             rebuild.plan(&new, declared.select)
         })
+    }
+
+    /// Notes that rows cannot be in the new table, until it is resumed.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn note_refused(self, rows: &str) -> Result<()> {
+        self.0.as_engine(|| self.set("refused", rows))
     }
 
     /// Copies up to `most` rows that have changed, and, if there are fewer, as many others. Rows

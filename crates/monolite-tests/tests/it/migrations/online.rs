@@ -331,6 +331,8 @@ fn all_rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
         let told = error.to_string();
         assert!(rows.iter().all(|it| told.contains(it)) && told.contains("goes on"), "{told}");
         assert!(!told.contains("monolite_"), "{told}");
+        let refused = all.status(&db).unwrap().rebuilding.unwrap().refused.unwrap();
+        assert!(rows.iter().all(|it| refused.contains(it)), "{refused}");
         // Those that are left are known when it goes on.
         write(&db, "UPDATE t SET n = 1 WHERE id IN (3, 19000)").unwrap();
         write(&db, &wrong(5)).unwrap();
