@@ -3,22 +3,21 @@
 //! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
+mod found;
 mod known;
 mod rules;
 mod understood;
 
 use crate::arguments;
 use crate::export::clauses::{self, split};
-use crate::out::stdout;
-use crate::{backup, json, words};
+use crate::{backup, json};
 use anyhow::{Context as _, Result};
+pub(crate) use found::Found;
+use found::{Finding, NOT_UNDERSTOOD};
 use known::{Column, Columns, Known, declared, definitions, is_constraint, lower, type_words};
 use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
 use rules::Rule;
-use serde::Serialize;
-use std::borrow::Cow;
-use std::io::Write as _;
 use std::path::Path;
 
 /// Names here, and words of PostgreSQL's grammar.
@@ -26,34 +25,6 @@ const RESERVED: &str = "analyse any array asymmetric authorization both concurre
     current_catalog current_role current_schema current_user fetch freeze grant ilike lateral \
     leading localtime localtimestamp only placing session_user similar some symmetric tablesample \
     trailing user variadic verbose";
-
-/// The rule for what SQLite itself does not understand.
-const NOT_UNDERSTOOD: &str = "not understood";
-
-/// Something was found.
-#[derive(Debug)]
-pub(crate) struct Found(u64);
-
-impl std::fmt::Display for Found {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places = words::count(self.0, "place");
-        write!(f, "PostgreSQL treats {places} otherwise")
-    }
-}
-
-impl std::error::Error for Found {}
-
-/// A place that PostgreSQL treats otherwise.
-#[derive(Serialize)]
-struct Finding {
-    file: String,
-    line: usize,
-    column: usize,
-    rule: &'static str,
-    text: String,
-    difference: Cow<'static, str>,
-    remedy: &'static str,
-}
 
 /// Looks at all files.
 pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
@@ -100,11 +71,8 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
             }
         }
     }
-    show(&findings, arguments.json)?;
-    match findings.len() as u64 {
-        0 => Ok(()),
-        count => Err(Found(count).into()),
-    }
+    found::show(&findings, arguments.json)?;
+    found::result(&findings)
 }
 
 /// The texts of a file of SQL, or of the schema of a database.
@@ -125,17 +93,6 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     db.close()?;
     let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
     Ok(read?.into_iter().map(of).collect())
-}
-
-fn show(findings: &[Finding], as_json: bool) -> Result<()> {
-    let mut out = stdout();
-    if as_json {
-        return json::print(&mut out, &findings);
-    }
-    for Finding { file, line, column, rule, text, difference, remedy } in findings {
-        writeln!(out, "{file}:{line}:{column}: {rule}: {text}: {difference}; write: {remedy}")?;
-    }
-    Ok(out.flush()?)
 }
 
 fn has(words: &str, word: &str) -> bool {

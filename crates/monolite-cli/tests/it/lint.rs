@@ -368,6 +368,9 @@ fn what_sqlite_does_not_understand_is_told_where_it_can_be_known() {
         let found: Vec<Value> = serde_json::from_slice(&output.stdout).expect("it is JSON");
         assert_eq!(found.iter().any(is_told), without, "{sql}: {found:?}");
     }
+    fs::write(&alone, "SELEC 1").expect("it works");
+    let output = monolite(&["lint", "--portable", alone.to_str().expect("plain")]);
+    assert!(complaint(&output).contains("1 statement not understood"), "{}", complaint(&output));
     let found = &findings(directory.path(), "SELECT id FROM item WHERE nosuch = 1")[0];
     assert_eq!((&found["column"], &found["text"]), (&29.into(), &"nosuch".into()), "{found:?}");
     assert_eq!(found["difference"], "no such column: nosuch");
