@@ -24,8 +24,8 @@ const REMEDY: &str = "`monolite migrate up` creates it";
 const UNMENDED: &str = "nothing is migrated before that is mended";
 
 /// What is said at Ctrl-C while a server migrates.
-const LEFT: &str = "stopped: the server ends the migration that it has begun, or pauses it if it is \
-                    an online rebuild, and applies no other one; `migrate up` goes on";
+const LEFT: &str = "stopped: the server ends the migration that it has begun, or pauses it if it \
+                    is an online rebuild, and applies no other one; `migrate up` goes on";
 
 /// How often it is looked how far an online rebuild is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -205,6 +205,10 @@ fn up(of: &Migrated) -> Result<()> {
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
     record.applied.drain(..before.min(record.applied.len()));
+    if let Some(it) = &mut record.rebuilding {
+        // The error says it.
+        it.refused = None;
+    }
     let names: Vec<&str> = record.applied.iter().map(|it| it.name.as_str()).collect();
     let names = if names.is_empty() { "nothing".into() } else { names.join(", ") };
     let untold = format!("applied now: {names}, and telling so failed");

@@ -84,8 +84,8 @@ pub(super) fn open(options: Options, file: &Path, stop: &AtomicBool) -> Result<D
         ensure!(
             is_readable(file),
             "{holder}; --follow needs an application that opens it with \
-             Options::sharing(Sharing::Shared), which a server does not: there, stop the server and \
-             export without --follow"
+             Options::sharing(Sharing::Shared); a server does not: stop it, and export without \
+             --follow"
         );
         if stop.load(Ordering::Relaxed) {
             return Err(Stopped("nothing was begun").into());

@@ -70,7 +70,7 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     assert!(plan.1.contains("rebuilds t: 60000 rows, 0 indexes; online"), "{plan:?}");
     // What the server refuses is said, and where it is.
     let up = migrate("up");
-    assert!(up.0 == Some(1) && up.1.contains("id 55000: CHECK"), "{up:?}");
+    assert!(up.0 == Some(1) && up.1.matches("id 55000: CHECK").count() == 1, "{up:?}");
     let status = migrate("status");
     assert!(
         status.1.contains("online   0002_n.sql: t is copied, 60000 rows; changed and ref"),
