@@ -13,9 +13,15 @@ use monolite::rusqlite::{self, Connection, vtab::series};
 use monolite_sqlite::first_token;
 use std::collections::HashMap;
 
-/// What only the application knows: its functions, modules, collations, and databases.
-const ITS_OWN: [&str; 4] =
-    ["no such function", "no such module", "no such collation", "unknown database"];
+/// What only the application's database knows: functions, modules, collations, other databases, and
+/// tables of SQLite's own, such as statistics.
+const ITS_OWN: [&str; 5] = [
+    "no such function",
+    "no such module",
+    "no such collation",
+    "unknown database",
+    "no such table: sqlite_",
+];
 
 /// What SQLite says of a statement, and at which of its bytes.
 pub(super) struct Fault {

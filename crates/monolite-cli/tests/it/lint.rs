@@ -351,6 +351,7 @@ fn what_sqlite_does_not_understand_is_told_where_it_can_be_known() {
         ("UPDATE item SET nosuch = 1 WHERE id = 1", true, false),
         // The application has it, or may have.
         ("SELECT mine(id) FROM item", false, false),
+        ("SELECT tbl FROM sqlite_stat1", false, false),
         ("ATTACH 'a.db' AS a; SELECT id FROM a.t WHERE id = 1", false, false),
         ("CREATE VIRTUAL TABLE v USING mine(x); SELECT x FROM v WHERE x = 1", false, false),
         // A statement before or behind it makes it.
