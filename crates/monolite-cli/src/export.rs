@@ -154,7 +154,10 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
         return follow::abort(&arguments.source);
     }
     let to = arguments.to.as_deref().expect("the parser asks for it");
-    let stop = interrupt::flag()?;
+    let stop = match arguments.follow {
+        true => interrupt::flag_saying(follow::STOPPING)?,
+        false => interrupt::flag()?,
+    };
     let options = Options::new().read_time_limit(READ_TIME);
     let db = match arguments.follow {
         true => follow::open(options, &arguments.source, &stop)?,

@@ -13,16 +13,19 @@ use std::time::{Duration, Instant};
 /// Longer than a launcher takes to pass a signal on, on a busy machine.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Calls `ask` at the first signal.
-pub(crate) fn on_signal(ask: impl Fn() + Send + 'static) -> Result<()> {
+/// What is said where nothing more is to be known.
+pub(crate) const STOPPING: &str = "stopping; once more to stop at once";
+
+/// Says at the first signal what comes then, and calls `ask`.
+pub(crate) fn on_signal(says: &'static str, ask: impl Fn() + Send + 'static) -> Result<()> {
     let first = OnceLock::<Instant>::new();
     ctrlc::set_handler(move || match first.get() {
         Some(first) if first.elapsed() < SAME => {}
         Some(_) => std::process::exit(130),
         None => {
             let _ = first.set(Instant::now());
+            let _ = writeln!(io::stderr(), "\n{says}");
             ask();
-            let _ = writeln!(io::stderr(), "\nstopping; once more to stop at once");
         }
     })
     .context("cannot listen for Ctrl-C")
@@ -30,9 +33,14 @@ pub(crate) fn on_signal(ask: impl Fn() + Send + 'static) -> Result<()> {
 
 /// A flag that the first signal sets.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
+    flag_saying(STOPPING)
+}
+
+/// The same, with words of its own for what comes then.
+pub(crate) fn flag_saying(says: &'static str) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
-    on_signal(move || requested.store(true, Ordering::Relaxed))?;
+    on_signal(says, move || requested.store(true, Ordering::Relaxed))?;
     Ok(stop)
 }
 

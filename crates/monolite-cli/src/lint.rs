@@ -3,20 +3,21 @@
 //! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
+mod found;
 mod known;
 mod rules;
+mod understood;
 
 use crate::arguments;
 use crate::export::clauses::{self, split};
-use crate::out::stdout;
-use crate::{backup, json, words};
+use crate::{backup, json};
 use anyhow::{Context as _, Result};
+pub(crate) use found::Found;
+use found::{Finding, NOT_UNDERSTOOD};
 use known::{Column, Columns, Known, declared, definitions, is_constraint, lower, type_words};
 use monolite::statements;
 use monolite_sqlite::{Token, TokenKind};
 use rules::Rule;
-use serde::Serialize;
-use std::io::Write as _;
 use std::path::Path;
 
 /// Names here, and words of PostgreSQL's grammar.
@@ -25,41 +26,16 @@ const RESERVED: &str = "analyse any array asymmetric authorization both concurre
     leading localtime localtimestamp only placing session_user similar some symmetric tablesample \
     trailing user variadic verbose";
 
-/// Something was found.
-#[derive(Debug)]
-pub(crate) struct Found(u64);
-
-impl std::fmt::Display for Found {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places = words::count(self.0, "place");
-        write!(f, "PostgreSQL treats {places} otherwise")
-    }
-}
-
-impl std::error::Error for Found {}
-
-/// A place that PostgreSQL treats otherwise.
-#[derive(Serialize)]
-struct Finding {
-    file: String,
-    line: usize,
-    column: usize,
-    rule: &'static str,
-    text: String,
-    difference: &'static str,
-    remedy: &'static str,
-}
-
 /// Looks at all files.
 pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
     let mut texts = Vec::new();
     for file in &arguments.files {
         texts.extend(read(file)?);
     }
+    let all: Vec<&str> = texts.iter().flat_map(|(_, sql)| statements(sql)).collect();
     let mut known = Known::default();
-    for statement in texts.iter().flat_map(|(_, sql)| statements(sql)) {
-        known.learn(statement);
-    }
+    all.iter().for_each(|statement| known.learn(statement));
+    let mut faults = understood::faults(&all)?;
     let mut findings: Vec<Finding> = Vec::new();
     for (file, sql) in &texts {
         let mut is_told = false;
@@ -69,12 +45,18 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
             let columns = known.columns(&tokens);
             let mut lint = Lint { tokens, known: &known, columns, found: Vec::new() };
             lint.look();
+            let fault = faults.remove(&statement.as_ptr());
+            if let Some(fault) = &fault {
+                let at = lint.tokens.iter().position(|token| token.at >= fault.at);
+                lint.add(at.unwrap_or(0), NOT_UNDERSTOOD);
+            }
             lint.found.sort_by_key(|(at, _)| *at);
             for (token, (rule, difference, remedy)) in lint.found {
                 if rule == "parameter" && std::mem::replace(&mut is_told, true) {
                     continue;
                 }
                 let token = lint.tokens[token];
+                let said = fault.as_ref().filter(|_| rule == NOT_UNDERSTOOD);
                 let before = &sql[..start + token.at];
                 let line_start = before.rfind('\n').map_or(0, |at| at + 1);
                 findings.push(Finding {
@@ -83,17 +65,14 @@ pub(crate) fn run(arguments: &arguments::Lint) -> Result<()> {
                     column: before[line_start..].chars().count() + 1,
                     rule,
                     text: token.text.chars().take(40).collect(),
-                    difference,
+                    difference: said.map_or(difference.into(), |it| it.text.clone().into()),
                     remedy,
                 });
             }
         }
     }
-    show(&findings, arguments.json)?;
-    match findings.len() as u64 {
-        0 => Ok(()),
-        count => Err(Found(count).into()),
-    }
+    found::show(&findings, arguments.json)?;
+    found::result(&findings)
 }
 
 /// The texts of a file of SQL, or of the schema of a database.
@@ -105,24 +84,15 @@ fn read(file: &Path) -> Result<Vec<(String, String)>> {
     }
     drop(bytes);
     let db = backup::open(file, "is this the right path?")?;
-    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL \
+    // The shadow tables of FTS5 come with its own.
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT IN \
+               (SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow') \
                AND tbl_name NOT LIKE 'monolite\\_%' ESCAPE '\\' \
                AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
     let read = db.read(|tx| tx.query_map(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait();
     db.close()?;
     let of = |(part, sql): (String, String)| (format!("{name} {part}"), sql);
     Ok(read?.into_iter().map(of).collect())
-}
-
-fn show(findings: &[Finding], as_json: bool) -> Result<()> {
-    let mut out = stdout();
-    if as_json {
-        return json::print(&mut out, &findings);
-    }
-    for Finding { file, line, column, rule, text, difference, remedy } in findings {
-        writeln!(out, "{file}:{line}:{column}: {rule}: {text}: {difference}; write: {remedy}")?;
-    }
-    Ok(out.flush()?)
 }
 
 fn has(words: &str, word: &str) -> bool {

@@ -5,7 +5,7 @@ use crate::arguments::{Migrate, Migrated, Up};
 use crate::backup::open;
 use crate::bar::Bar;
 use crate::out::stdout;
-use crate::{json, words};
+use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, bail};
 use monolite::{Database, MigrationStatus, Migrations, OnlineRebuild, Planned, RebuildPhase};
 use serde::Serialize;
@@ -22,6 +22,10 @@ use tokio::runtime::Runtime;
 const REMEDY: &str = "`monolite migrate up` creates it";
 
 const UNMENDED: &str = "nothing is migrated before that is mended";
+
+/// What is said at Ctrl-C while a server migrates.
+const LEFT: &str = "stopped: the server ends the migration that it has begun, or pauses it if it \
+                    is an online rebuild, and applies no other one; `migrate up` goes on";
 
 /// How often it is looked how far an online rebuild is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -130,14 +134,16 @@ impl Place {
 
 fn status(of: &Migrated) -> Result<()> {
     let (place, all) = (Place::of(of, None)?, Migrations::from_directory(&of.dir)?);
-    let (mut status, start) = (place.status(&all)?, Instant::now());
-    let before = status.rebuilding.clone();
-    if matches!((&place, &before), (Place::Server { .. }, Some(_))) {
-        thread::sleep(LOOK);
+    let (mut status, mut rows_per_second) = (place.status(&all)?, None);
+    // Twice: one that was paused just now had still copied rows behind the first look.
+    for _ in 0..2 {
+        let (Place::Server { .. }, Some(before)) = (&place, &status.rebuilding) else { break };
+        let (before, start) = (before.clone(), Instant::now());
+        thread::sleep(LOOK / 2);
         status = place.status(&all)?;
+        let now = status.rebuilding.as_ref();
+        rows_per_second = now.and_then(|now| pace(&before, now, start.elapsed()));
     }
-    let both = before.as_ref().zip(status.rebuilding.as_ref());
-    let rows_per_second = both.and_then(|(before, now)| pace(before, now, start.elapsed()));
     place.close()?;
     let is_wrong = !status.problems.is_empty();
     show(of, Record { rows_per_second, ..record(status) })?;
@@ -169,7 +175,15 @@ fn dry_run(of: &Migrated) -> Result<()> {
     let place = Place::of(of, Some(Path::new(":memory:")))?;
     let ran = place.ask("dry-run", &all, |db| all.dry_run(db).wait());
     place.close()?;
-    show(of, Record { pending: ran?, ..Record::default() })
+    let pending = ran?;
+    if of.json || pending.is_empty() {
+        return show(of, Record { pending, ..Record::default() });
+    }
+    let mut out = stdout();
+    for name in &pending {
+        writeln!(out, "tried    {name}: it would be applied; all is undone")?;
+    }
+    Ok(out.flush()?)
 }
 
 fn up(of: &Migrated) -> Result<()> {
@@ -177,6 +191,9 @@ fn up(of: &Migrated) -> Result<()> {
     let place = Place::of(of, Some(&of.place))?;
     let before = place.status(&all)?.applied.len();
     // A signal ends the process: a migration is undone then, or goes on with the next `up`.
+    if let Place::Server { .. } = place {
+        interrupt::on_signal(LEFT, || std::process::exit(130))?;
+    }
     let up = || place.ask::<Vec<String>>("up", &all, |db| all.up(db).wait());
     let up = watched(|| place.status(&all).ok()?.rebuilding, up);
     let status = match place.status(&all) {
@@ -188,6 +205,10 @@ fn up(of: &Migrated) -> Result<()> {
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
     record.applied.drain(..before.min(record.applied.len()));
+    if let Some(it) = &mut record.rebuilding {
+        // The error says it.
+        it.refused = None;
+    }
     let names: Vec<&str> = record.applied.iter().map(|it| it.name.as_str()).collect();
     let names = if names.is_empty() { "nothing".into() } else { names.join(", ") };
     let untold = format!("applied now: {names}, and telling so failed");
@@ -238,7 +259,10 @@ fn progress(now: &OnlineRebuild, pace: Option<f64>) -> String {
     let OnlineRebuild { migration, table, rows, total, .. } = now;
     let does = match now.phase {
         RebuildPhase::Copying => format!("copying {table}, {rows} of {total} rows"),
-        RebuildPhase::Following => format!("comparing {table} with its copy, {rows} rows"),
+        RebuildPhase::Following => format!(
+            "{table} is copied, {rows} rows; changed and refused ones are copied again, then both \
+             are compared"
+        ),
         RebuildPhase::Removing => format!("deleting what is left over of {table}"),
     };
     let pace = pace.map(|pace| {
@@ -304,6 +328,9 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
         let how = "`migrate up` goes on, `migrate abort` ends it";
         let how = it.obstacle.as_deref().unwrap_or(how);
         writeln!(out, "online   {}; {how}", progress(it, record.rows_per_second))?;
+        if let Some(rows) = &it.refused {
+            writeln!(out, "refused  by the last `migrate up`: {rows}")?;
+        }
     }
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
@@ -324,7 +351,7 @@ mod tests {
         let at = |rows: u64, phase: &str| {
             serde_json::from_value::<OnlineRebuild>(serde_json::json!({
                 "migration": "0002_n.sql", "table": "t", "phase": phase, "rows": rows,
-                "total": 1000, "obstacle": null
+                "total": 1000, "refused": null, "obstacle": null
             }))
             .unwrap()
         };
@@ -335,6 +362,7 @@ mod tests {
         let copying = "0002_n.sql: copying t, 400 of 1000 rows, 100 rows/s, 6.0 s left to copy";
         assert_eq!(since(400, "copying"), copying);
         assert_eq!(since(200, "copying"), "0002_n.sql: copying t, 200 of 1000 rows");
-        assert_eq!(since(1000, "following"), "0002_n.sql: comparing t with its copy, 1000 rows");
+        let copied = "0002_n.sql: t is copied, 1000 rows; changed and refused ones are";
+        assert!(since(1000, "following").starts_with(copied));
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Result<()> {
     monolite_sqlite::return_large_blocks();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stop = std::sync::Mutex::new(Some(stop));
-    interrupt::on_signal(move || {
+    interrupt::on_signal(interrupt::STOPPING, move || {
         let stop = stop.lock().ok().and_then(|mut stop| stop.take());
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         let _ = stop.map(|stop| stop.send(()));

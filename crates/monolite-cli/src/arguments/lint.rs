@@ -9,7 +9,8 @@ List what of a schema and of statements another engine would treat otherwise.
 
 Each FILE is one of SQL, or a database, whose schema is looked at. Name the schema and the \
 statements of an application together: what depends on the type of a column is found where the \
-schema is known. Exit code 0 means that nothing was found, 1 that something was.";
+schema is known, and so is what SQLite does not understand, but for errors of syntax, which are \
+found in any case. Exit code 0 means that nothing was found, 1 that something was.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Lint {

@@ -123,7 +123,7 @@ fn measure<T>(run: impl FnOnce(&Bar, &Interrupt) -> Result<T>) -> Result<T> {
     );
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
-    interrupt::on_signal(move || asked.request())?;
+    interrupt::on_signal(interrupt::STOPPING, move || asked.request())?;
     let bar = Bar::new();
     let outcome = run(&bar, &interrupt);
     bar.finish();

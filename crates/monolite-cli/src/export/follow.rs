@@ -54,8 +54,17 @@ const FEW: u64 = 10_000;
 /// How many notes are deleted in one write: it takes some milliseconds.
 const BATCH: i64 = 10_000;
 
+/// The most writes for the notes of a round, which are larger then: each waits for those of the
+/// application, which notes faster than small ones delete.
+const MOST_BATCHES: i64 = 20;
+
 /// The engine's most: the application bounds the WAL, and the export must not be ended for it.
 const MOST_WAL: u64 = 1 << 40;
+
+/// What is said at Ctrl-C.
+pub(super) const STOPPING: &str = "stopping, when what PostgreSQL or SOURCE does now has ended and \
+                                   its triggers are removed from SOURCE; once more stops at once, \
+                                   and may leave them there: --abort removes them";
 
 /// Behind the switch nothing may stop before the end.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -74,7 +83,9 @@ pub(super) fn open(options: Options, file: &Path, stop: &AtomicBool) -> Result<D
         let holder = backup::holder(&error);
         ensure!(
             is_readable(file),
-            "{holder}; open it there with Options::sharing(Sharing::Shared), which --follow needs"
+            "{holder}; --follow needs an application that opens it with \
+             Options::sharing(Sharing::Shared); a server does not: stop it, and export without \
+             --follow"
         );
         if stop.load(Ordering::Relaxed) {
             return Err(Stopped("nothing was begun").into());
@@ -142,13 +153,15 @@ pub(super) fn run(
     db.read(refuse_faults).wait()?;
     following.objects = following.write(progress, begin)?;
     let followed = following.until_switch(arguments, postgres, progress);
-    let (postgres, mut made) =
-        followed.map_err(|error| match db.write(|tx| remove(tx, "*")).wait() {
+    let (postgres, mut made) = followed.map_err(|error| {
+        (progress.stop, progress.doing) = (&NEVER, "removing its triggers from SOURCE");
+        match following.write(progress, |tx| remove(tx, "*")) {
             Ok(_) => error,
             Err(why) => {
                 error.context(format!("its triggers are left in SOURCE, use --abort: {why}"))
             }
-        })?;
+        }
+    })?;
     let after = "PostgreSQL has all since the switch, and SOURCE refuses writes until --abort";
     following.after_switch(&postgres, &mut made, progress).context(after)?;
     Ok(made)
@@ -158,8 +171,17 @@ pub(super) fn run(
 fn listen() -> Receiver<()> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let lines = std::io::stdin().lines().map_while(Result::ok);
-        lines.filter(|line| line.trim() == "switch").try_for_each(|_| tell.send(()))
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let word = line.trim();
+            if word.eq_ignore_ascii_case("switch") {
+                if tell.send(()).is_err() {
+                    return;
+                }
+            } else if !word.is_empty() {
+                let what = "is not known; enter switch, or Ctrl-C to give up";
+                let _ = writeln!(std::io::stderr(), "{word:?} {what}");
+            }
+        }
     });
     told
 }
@@ -322,12 +344,16 @@ impl Following {
         }
         progress.doing = "following";
         let targets = &made.plan.targets;
-        let mut few = false;
-        while !few {
+        // Until few are left, or it does not catch up: the application notes as fast.
+        let (mut last, mut is_even) = (u64::MAX, false);
+        while !is_even {
             let before = self.changes;
             self.round(&postgres, targets, None, progress)?;
-            few = self.changes - before <= FEW;
+            let carried = self.changes - before;
+            is_even = carried <= FEW || carried >= last;
+            last = carried;
         }
+        progress.doing = "comparing";
         for target in targets {
             let sum = self.round(&postgres, targets, Some(target), progress)?;
             verify(&postgres, std::slice::from_ref(target), sum.as_slice(), progress)?;
@@ -336,6 +362,7 @@ impl Following {
             "all rows were compared and are equal; changes follow each second. To switch, stop the \
              application and enter the word switch; Ctrl-C gives up and leaves nothing",
         );
+        progress.doing = "following";
         while !self.is_told {
             self.listen_for(5, progress)?;
             self.round(&postgres, targets, None, progress)?;
@@ -370,8 +397,8 @@ impl Following {
                 let rows = format!("{noted} AS noted CROSS JOIN {name} ON {equal}");
                 postgres.copy(Source(tx, Some(&rows)), target, &mut refused, progress)?;
             }
+            let sum = compare.map(|it| read(Source(tx, None), it, &mut refused, progress));
             none_refused(&refused)?;
-            let sum = compare.map(|it| read(Source(tx, None), it, &mut Vec::new(), progress));
             let ends = format!("SELECT min(n), max(n) FROM {NOTES}");
             let ends = tx.query_row(&ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
             Ok::<_, Error>((ends, sum.transpose()?))
@@ -380,8 +407,10 @@ impl Following {
         let (Some(mut from), Some(last)) = ends else { return Ok(sum) };
         self.changes += (last - from + 1).unsigned_abs();
         // Each number once: where no note is left, the next one gets the number 1.
+        let batch = BATCH.max((last - from) / MOST_BATCHES);
         while from <= last {
-            let to = last.min(from + BATCH - 1);
+            progress.at("changes", self.changes)?;
+            let to = last.min(from + batch - 1);
             let delete = format!("DELETE FROM {NOTES} WHERE n BETWEEN {from} AND {to}");
             self.write(progress, move |tx| Ok(tx.execute(&delete, ())?))?;
             from = to + 1;
@@ -448,8 +477,11 @@ impl Following {
         let begin = Instant::now();
         let read_all = |tx: &ReadTx<'_>| {
             check(tx, &self.objects)?;
-            let of = |it| read(Source(tx, None), it, &mut Vec::new(), progress);
-            made.plan.targets.iter().map(of).collect::<Result<Vec<Sum>>>()
+            let mut refused = Vec::new();
+            let of = |it| read(Source(tx, None), it, &mut refused, progress);
+            let sums = made.plan.targets.iter().map(of).collect::<Result<Vec<Sum>>>()?;
+            none_refused(&refused)?;
+            Ok::<_, Error>(sums)
         };
         made.sums = self.db.read(read_all).wait()?;
         verify(postgres, &made.plan.targets, &made.sums, progress)?;
@@ -474,8 +506,8 @@ fn keys(at: usize, target: &Target) -> Result<Target> {
         columns.push(TargetColumn { name, kind, constraints: "", generated: None, note });
     }
     let list: Vec<String> = (0..columns.len()).map(|at| format!("k{at}")).collect();
-    let (name, list) = (format!("{PREFIX}{at}"), list.join(", "));
-    Ok(Target { name, columns, list, key: Vec::new(), primary: Vec::new() })
+    let (name, place, list) = (target.name.clone(), format!("{PREFIX}{at}"), list.join(", "));
+    Ok(Target { name, place, columns, list, key: Vec::new(), primary: Vec::new() })
 }
 
 /// Makes the triggers that refuse all writes.

@@ -356,7 +356,7 @@ impl Plan {
         }
         let (name, list, primary) =
             (table.name.clone(), selected.join(", "), table.primary.clone());
-        self.targets.push(Target { name, columns, list, key, primary });
+        self.targets.push(Target { place: name.clone(), name, columns, list, key, primary });
     }
 
     fn column(&mut self, table: &Table, at: usize, kinds: &Kinds) -> TargetColumn {

@@ -200,7 +200,7 @@ impl Postgres {
         let is_written = |column: &TargetColumn| column.generated.is_none();
         let sql = format!(
             "COPY {} ({}) FROM STDIN (FORMAT binary)",
-            quoted(&target.name),
+            quoted(&target.place),
             target.names(is_written)
         );
         let sink = self.runtime.block_on(self.client.copy_in::<_, Cursor<Vec<u8>>>(&sql));
@@ -231,7 +231,7 @@ impl Postgres {
 
     /// Makes a place for `keys` of rows of a table.
     pub(super) fn place_for(&self, keys: &Target, target: &Target) -> Result<()> {
-        let (name, columns, table) = (quoted(&keys.name), keys.names(|_| true), &target.name);
+        let (name, columns, table) = (quoted(&keys.place), keys.names(|_| true), &target.name);
         let select = format!("SELECT {columns} FROM {}", quoted(table));
         self.run(&format!("CREATE TEMPORARY TABLE {name} AS {select} WITH NO DATA"))
     }
@@ -244,7 +244,7 @@ impl Postgres {
         target: &Target,
         progress: &mut Progress<'_>,
     ) -> Result<()> {
-        let (name, table) = (quoted(&keys.name), quoted(&target.name));
+        let (name, table) = (quoted(&keys.place), quoted(&target.name));
         self.run(&format!("TRUNCATE {name}"))?;
         // A key that PostgreSQL cannot take is in no row there.
         self.copy(noted, keys, &mut Vec::new(), progress)?;

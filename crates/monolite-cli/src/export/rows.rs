@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::schema::Table;
 use super::target::Target;
 use super::translate::quoted;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use monolite::rusqlite::types::ValueRef;
 use monolite::{ReadTx, Row};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(super) struct Refused {
     pub(super) table: String,
     pub(super) row: String,
     pub(super) column: String,
-    pub(super) why: &'static str,
+    pub(super) why: String,
 }
 
 /// How many of them are listed.
@@ -89,7 +89,7 @@ pub(super) fn tuple(
     row: &Row<'_>,
     target: &Target,
     out: &mut Vec<u8>,
-) -> Result<Result<(), (usize, &'static str)>> {
+) -> Result<Result<(), (usize, String)>> {
     let begin = out.len();
     let count = i16::try_from(target.columns.len())?;
     out.extend(count.to_be_bytes());
@@ -99,7 +99,7 @@ pub(super) fn tuple(
             && let Some(why) = unfit(text)
         {
             out.truncate(begin);
-            return Ok(Err((at, why)));
+            return Ok(Err((at, why.into())));
         }
         match (column.kind, value) {
             (_, ValueRef::Null) => out.extend((-1_i32).to_be_bytes()),
@@ -113,8 +113,10 @@ pub(super) fn tuple(
                 field(out, value)?;
             }
             (kind, value) => {
-                let (name, held) = (&column.name, value.data_type());
-                return Err(anyhow!("{}.{name} is {kind:?}, and a row holds {held}", target.name));
+                out.truncate(begin);
+                let held = value.data_type().to_string().to_lowercase();
+                let why = format!("the {held} {}, and the column is {}", shown(value), kind.sql());
+                return Ok(Err((at, why)));
             }
         }
     }
@@ -150,14 +152,19 @@ pub(super) fn fields(tuple: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
 /// A row's key as a user knows it, from the columns behind the others.
 pub(super) fn key(row: &Row<'_>, target: &Target) -> String {
     let part = |(at, name): (usize, &String)| {
-        let value = match row.get_ref(target.columns.len() + at) {
-            Ok(ValueRef::Integer(value)) => value.to_string(),
-            Ok(ValueRef::Real(value)) => value.to_string(),
-            Ok(ValueRef::Text(value)) => format!("{:?}", String::from_utf8_lossy(value)),
-            Ok(ValueRef::Blob(value)) => format!("{value:02x?}"),
-            Ok(ValueRef::Null) | Err(_) => "NULL".into(),
-        };
-        format!("{name}={value}")
+        let value = row.get_ref(target.columns.len() + at).unwrap_or(ValueRef::Null);
+        format!("{name}={}", shown(value))
     };
     target.key.iter().enumerate().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// A value as a user knows it.
+fn shown(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Integer(value) => value.to_string(),
+        ValueRef::Real(value) => value.to_string(),
+        ValueRef::Text(value) => format!("{:?}", String::from_utf8_lossy(value)),
+        ValueRef::Blob(value) => format!("{value:02x?}"),
+        ValueRef::Null => "NULL".into(),
+    }
 }

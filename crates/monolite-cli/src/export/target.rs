@@ -6,6 +6,8 @@ use super::translate::quoted;
 /// A table to be.
 pub(super) struct Target {
     pub(super) name: String,
+    /// What its rows are copied into: it has its name, but for a place of keys.
+    pub(super) place: String,
     pub(super) columns: Vec<TargetColumn>,
     /// What to select for its rows; what names a row is behind the columns.
     pub(super) list: String,

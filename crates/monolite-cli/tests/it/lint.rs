@@ -326,7 +326,7 @@ fn places_are_told_by_line_and_column_also_in_a_database() {
     // That of the engine is not the user's.
     plain
         .execute_batch(&format!(
-            "CREATE TABLE t(a INTEGER) STRICT; {};
+            "CREATE TABLE t(a INTEGER) STRICT; {}; CREATE VIRTUAL TABLE ft USING fts5(a);
              CREATE TABLE u(a INTEGER PRIMARY KEY AUTOINCREMENT) STRICT",
             crate::export::OF_ENGINE
         ))
@@ -336,5 +336,43 @@ fn places_are_told_by_line_and_column_also_in_a_database() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
     assert!(said.contains("shop.db t:1:16: type: a: "), "{said}");
-    assert!(complaint(&output).contains("PostgreSQL treats 5 places otherwise"));
+    assert!(said.contains("shop.db ft:1:8: virtual-table: "), "{said}");
+    assert!(complaint(&output).contains("PostgreSQL treats 6 places otherwise"));
+}
+
+#[test]
+fn what_sqlite_does_not_understand_is_told_where_it_can_be_known() {
+    let directory = tempfile::tempdir().expect("it works");
+    let alone = directory.path().join("alone.sql");
+    for (sql, with_schema, without) in [
+        ("SELEC 1", true, true),
+        ("SELECT a FROM nosuch WHERE (", true, true),
+        ("SELECT a FROM nosuch WHERE a = 1", true, false),
+        ("UPDATE item SET nosuch = 1 WHERE id = 1", true, false),
+        // The application has it, or may have.
+        ("SELECT mine(id) FROM item", false, false),
+        ("SELECT tbl FROM sqlite_stat1", false, false),
+        ("ATTACH 'a.db' AS a; SELECT id FROM a.t WHERE id = 1", false, false),
+        ("CREATE VIRTUAL TABLE v USING mine(x); SELECT x FROM v WHERE x = 1", false, false),
+        // A statement before or behind it makes it.
+        ("CREATE TEMP TABLE k(a TEXT) STRICT; SELECT a FROM k WHERE a = 'x'", false, false),
+        ("SELECT more FROM item WHERE id = 1; ALTER TABLE item ADD more TEXT", false, false),
+        // It was there before.
+        ("SELECT label FROM \"Town\" WHERE tid = 1; DROP TABLE \"Town\"", false, false),
+        ("SELECT value FROM generate_series(1, 3)", false, false),
+    ] {
+        let is_told = |found: &Value| found["rule"] == "not understood";
+        let found = findings(directory.path(), sql);
+        assert_eq!(found.iter().any(is_told), with_schema, "{sql}: {found:?}");
+        fs::write(&alone, sql).expect("it works");
+        let output = monolite(&["lint", "--portable", "--json", alone.to_str().expect("plain")]);
+        let found: Vec<Value> = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        assert_eq!(found.iter().any(is_told), without, "{sql}: {found:?}");
+    }
+    fs::write(&alone, "SELEC 1").expect("it works");
+    let output = monolite(&["lint", "--portable", alone.to_str().expect("plain")]);
+    assert!(complaint(&output).contains("1 statement not understood"), "{}", complaint(&output));
+    let found = &findings(directory.path(), "SELECT id FROM item WHERE nosuch = 1")[0];
+    assert_eq!((&found["column"], &found["text"]), (&29.into(), &"nosuch".into()), "{found:?}");
+    assert_eq!(found["difference"], "no such column: nosuch");
 }

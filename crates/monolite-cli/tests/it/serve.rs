@@ -70,9 +70,16 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     assert!(plan.1.contains("rebuilds t: 60000 rows, 0 indexes; online"), "{plan:?}");
     // What the server refuses is said, and where it is.
     let up = migrate("up");
-    assert!(up.0 == Some(1) && up.1.contains("id 55000: CHECK"), "{up:?}");
+    assert!(up.0 == Some(1) && up.1.matches("id 55000: CHECK").count() == 1, "{up:?}");
     let status = migrate("status");
-    assert!(status.1.contains("online   0002_n.sql: comparing t "), "{status:?}");
+    assert!(
+        status.1.contains("online   0002_n.sql: t is copied, 60000 rows; changed and ref"),
+        "{status:?}"
+    );
+    assert!(
+        status.1.contains("refused  by the last `migrate up`: of t, 1 row cannot"),
+        "{status:?}"
+    );
     let aborted = migrate("abort");
     assert_eq!(aborted, (Some(0), "pending  0002_n.sql\n".into()));
     write("0002_n.sql", &table.replace("55000", "0"));
@@ -82,4 +89,42 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     assert_eq!(migrate("verify").0, Some(0));
     terminate(&server.process);
     assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_signal_pauses_the_rebuild_in_a_server_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let migrations = directory.path().join("migrations");
+    std::fs::create_dir(&migrations).unwrap();
+    let write = |name: &str, sql: &str| std::fs::write(migrations.join(name), sql).unwrap();
+    let first = "CREATE TABLE t(id INTEGER PRIMARY KEY, n);
+        INSERT INTO t WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 1000000)
+        SELECT i, i FROM x";
+    write("0001_t.sql", first);
+    std::fs::write(directory.path().join("shop.db"), "").unwrap();
+    let server = Served::start(&[Path::new("--dir"), directory.path()]);
+    let url = format!("{}/db/shop/", server.admin);
+    let migrate = |verb: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+        command.args(["migrate", verb, &url]).current_dir(&directory);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let said = |child: std::process::Child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert_eq!(said(migrate("up")).0, Some(0));
+    // The last row is refused: however fast it is, it does not end.
+    let table = "-- monolite: rebuild=t online\nCREATE TABLE t(id INTEGER PRIMARY KEY, n CHECK \
+        (n <> 1000000))";
+    write("0002_n.sql", table);
+    let up = migrate("up");
+    while !said(migrate("status")).1.contains("online   0002_n.sql: copying t") {}
+    terminate(&up);
+    let up = said(up);
+    assert!(up.0 == Some(130) && up.1.contains("stopped: the server ends the migr"), "{up:?}");
+    let status = said(migrate("status"));
+    assert!(status.1.contains("rows; `migrate up` goes on"), "no rate is told: {status:?}");
+    assert_eq!(said(migrate("abort")).0, Some(0));
 }

@@ -89,6 +89,9 @@ pub struct OnlineRebuild {
     pub rows: u64,
     /// Rows that there were when it began.
     pub total: u64,
+    /// Rows that could not be in the new table when [`Migrations::up`] ended last, and what to do,
+    /// in words.
+    pub refused: Option<String>,
     /// Why it cannot go on, and can only be aborted: another program has changed the table or what
     /// the engine has made for it, or the migration is not there as it was.
     pub obstacle: Option<String>,
@@ -96,8 +99,8 @@ pub struct OnlineRebuild {
 
 impl From<Rebuilding> for OnlineRebuild {
     fn from(it: Rebuilding) -> OnlineRebuild {
-        let Rebuilding { name, table, phase, rows, total, obstacle, .. } = it;
-        OnlineRebuild { migration: name, table, phase, rows, total, obstacle }
+        let Rebuilding { name, table, phase, rows, total, refused, obstacle, .. } = it;
+        OnlineRebuild { migration: name, table, phase, rows, total, refused, obstacle }
     }
 }
 
@@ -218,7 +221,7 @@ impl Online<'_> {
         // Rows that do not fit: they are looked at again in the end, when all are known.
         let left = RefCell::new(BTreeSet::new());
         let start = |most| self.step(migration, &plan, most, Some(left.borrow().clone()));
-        self.steps(start, |done, pace| {
+        let copied = self.steps(start, |done, pace| {
             // `None`: another process has ended it.
             let Some((step, state, taken)) = done else { return Ok(true) };
             self.job.tell(state.rows, state.total.max(state.rows));
@@ -242,7 +245,17 @@ impl Online<'_> {
                 self.job.rest(pace.rest_behind(&taken));
             }
             Ok(false)
-        })?;
+        });
+        if let Err(error) = &copied
+            && error.kind() == ErrorKind::Constraint
+        {
+            let (of, rows) = (Arc::clone(migration), error.to_string());
+            self.alone(move |tx| match of.goes_on(tx)? {
+                Some(_) => tx.rebuild_online(|online| online.note_refused(&rows)),
+                None => Ok(()),
+            })?;
+        }
+        copied?;
         self.clean()?;
         Ok(true)
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
@@ -119,7 +119,12 @@ impl Follower {
     }
 
     fn switch(&mut self) {
-        self.child.stdin.as_mut().expect("it works").write_all(b"switch\n").expect("it works");
+        self.child
+            .stdin
+            .as_mut()
+            .expect("it works")
+            .write_all(b"swich\nSwitch\n")
+            .expect("it works");
     }
 
     fn signal(&self, name: &str) {
@@ -196,6 +201,7 @@ fn no_change_before_the_switch_is_lost_or_doubled_and_none_is_made_after_it() {
         follower.switch();
         follower.wait_for("switched: PostgreSQL has all");
         let (code, said) = follower.end();
+        assert!(said.contains("\"swich\" is not known; enter switch"), "{said}");
         wait(1_000);
         is_over.store(true, Ordering::Relaxed);
         let refusal = writer.join().unwrap();
@@ -228,6 +234,7 @@ fn a_change_that_no_trigger_noted_is_found_by_the_comparison() {
     for (name, is_early, sql, said) in [
         ("missed", false, "DELETE FROM parent WHERE id = 7", "parent has"),
         ("other", false, "UPDATE parent SET n = -1 WHERE id = 7", "parent: its rows"),
+        ("unfit", false, "INSERT INTO parent VALUES (9999, char(0), 1)", "row id=9999, name"),
         ("tampered", true, "DROP TRIGGER \"monolite export 0 delete\"", "0 delete"),
     ] {
         let (url, file) = (ground.database(name), format!("{name}.db"));
@@ -248,14 +255,63 @@ fn a_change_that_no_trigger_noted_is_found_by_the_comparison() {
     }
 }
 
+#[test]
+fn rows_are_compared_beside_an_application_that_writes_without_a_pause() {
+    let Some(ground) = Ground::of("export: follow under load") else { return };
+    let url = ground.database("loaded");
+    let source = ground.source(
+        "loaded.db",
+        "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER);
+         WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x WHERE i < 100000)
+         INSERT INTO t SELECT i, i FROM x;",
+    );
+    let before = schema_of(&source);
+    let (is_over, start) = (AtomicBool::new(false), Instant::now());
+    thread::scope(|scope| {
+        let write = || {
+            let app = Connection::open(&source).unwrap();
+            app.busy_timeout(Duration::from_secs(60)).unwrap();
+            app.pragma_update(None, "synchronous", "NORMAL").unwrap();
+            let mut from = 0_i64;
+            // Long enough for the line that is waited for, and no longer.
+            while start.elapsed() < Duration::from_secs(120) && !is_over.load(Ordering::Relaxed) {
+                let some = "UPDATE t SET v = v + 1 WHERE id > ?1 AND id <= ?1 + 1000";
+                app.execute(some, [from]).unwrap();
+                from = (from + 1_000) % 100_000;
+            }
+            is_over.store(true, Ordering::Relaxed);
+        };
+        for _ in 0..3 {
+            scope.spawn(write);
+        }
+        let _over = EndsIt(&is_over);
+        let mut follower = Follower::of(&source, &url);
+        follower.wait_for("all rows were compared");
+        assert!(!is_over.load(Ordering::Relaxed), "not before it paused: {}", follower.said);
+        follower.signal("INT");
+        let (code, said) = follower.end();
+        assert!(code == Some(130) && said.contains("its triggers are removed"), "{said}");
+    });
+    assert_eq!(schema_of(&source), before);
+}
+
 /// A change that PostgreSQL does not take, how it is undone, and what is said of it.
-const NOT_CARRIED: [(&str, &str, &str); 4] = [
+const NOT_CARRIED: [(&str, &str, &str); 5] = [
     ("CREATE INDEX later ON child(v)", "DROP INDEX later", "(index later)"),
-    ("UPDATE child SET v = 'text' WHERE id = 3", "UPDATE child SET v = 1 WHERE id = 3", "child.v"),
+    (
+        "UPDATE child SET v = 'text' WHERE id = 3",
+        "UPDATE child SET v = 1 WHERE id = 3",
+        "correct them:  child row id=3, v: the text \"text\", and the column is double precision",
+    ),
+    (
+        "INSERT INTO pair VALUES ('a', 7, 'new')",
+        "DELETE FROM pair WHERE c = 'new'",
+        "pair row a=\"a\", b=7, b: the integer 7, and the column is bytea",
+    ),
     (
         "UPDATE child SET v = 9007199254740993 WHERE id = 3",
         "UPDATE child SET v = 1 WHERE id = 3",
-        "child.v",
+        "child row id=3, v: the integer 9007199254740993",
     ),
     (
         "UPDATE parent SET name = 'a' || char(0) WHERE id = 3",

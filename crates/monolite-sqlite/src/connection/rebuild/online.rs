@@ -5,9 +5,10 @@
 //! While it goes on, the file has the new table under the engine's own name ([`SHADOW`]) with its
 //! indexes, without foreign keys, which would act on it; triggers of the old table; the keys of
 //! rows that were changed ([`DIRTY`]); and, in [`REBUILD`], names and values: whose migration it
-//! is, `from` (the first key that is not copied; none when all are), `rows` and `total`, what it
-//! rebuilds (`schema`), `removing` when only rows are left to be deleted, and the definition of
-//! each `object` it has made, which are the only ones of these names that [`crate::names`] allows.
+//! is, `from` (the first key that is not copied; none when all are), `rows` and `total`, which rows
+//! were `refused` last, what it rebuilds (`schema`), `removing` when only rows are left to be
+//! deleted, and the definition of each `object` it has made, which are the only ones of these names
+//! that [`crate::names`] allows.
 //!
 //! # Algorithm
 //! 1. **[`Online::begin`]** makes all that, and tries the swap on the empty table.
@@ -67,6 +68,8 @@ pub struct Rebuilding {
     pub rows: u64,
     /// Rows that there were when it began.
     pub total: u64,
+    /// Rows that could not be in the new table when it was tried last, in words.
+    pub refused: Option<String>,
     /// Why it can only be aborted: another program has changed the table, or what is the engine's.
     pub obstacle: Option<String>,
 }
@@ -154,10 +157,23 @@ impl<'s> Declared<'s> {
         Ok(Declared { creation, select, indexes })
     }
 
-    fn add_indexes(&self, rebuild: &mut Rebuild<'_>) {
-        let index =
-            |(name, sql): &(String, String)| Defined { name: name.clone(), sql: sql.clone() };
-        rebuild.attached.indexes.extend(self.indexes.iter().map(index));
+    /// Has the new table get its own indexes, whose names must be free: the exchange writes them
+    /// into the schema as they are.
+    fn add_indexes(&self, rebuild: &mut Rebuild<'_>) -> Result<()> {
+        let find = "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE";
+        let mut find = rebuild.connection.raw().prepare(find)?;
+        for (name, sql) in &self.indexes {
+            let indexes = &mut rebuild.attached.indexes;
+            let is_twice = indexes.iter().any(|it| it.name.eq_ignore_ascii_case(name));
+            let why = format!(
+                "{} is not rebuilt online: the name of the index {name} exists already; give it \
+                 another one, or drop what has it in a migration before",
+                rebuild.table
+            );
+            refuse((is_twice || find.exists([name])?).then_some(why))?;
+            indexes.push(Defined { name: name.clone(), sql: sql.clone() });
+        }
+        Ok(())
     }
 
     fn creation(&self) -> Result<Creation<'_>> {
@@ -199,6 +215,7 @@ impl Online<'_> {
                 phase,
                 rows: has(self.get("rows")?),
                 total: has(self.get("total")?),
+                refused: self.get("refused")?,
             }))
         })
     }
@@ -289,7 +306,7 @@ impl Online<'_> {
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
             let uniques = rebuild.uniques()?;
             let old_keys = keys_of(self.0, &rebuild.table)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let own = creation.renamed(SHADOW);
             rebuild.execute(&own)?;
             let (as_declared, new_keys) =
@@ -333,12 +350,21 @@ impl Online<'_> {
         let declared = Declared::read(self.0, sql, table)?;
         let creation = declared.creation()?;
         self.0.as_engine(|| {
+            self.unset("refused")?;
             self.check_schema(table)?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let new = Shape::of(self.0.raw(), SHADOW)?;
             rebuild.plan(&new, declared.select)
         })
+    }
+
+    /// Notes that rows cannot be in the new table, until it is resumed.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn note_refused(self, rows: &str) -> Result<()> {
+        self.0.as_engine(|| self.set("refused", rows))
     }
 
     /// Copies up to `most` rows that have changed, and, if there are fewer, as many others. Rows
@@ -478,7 +504,7 @@ impl Online<'_> {
             assert!(!left, "a row that has changed is not copied");
             self.drop_attached()?;
             let mut rebuild = Rebuild::begin(self.0, &creation)?;
-            declared.add_indexes(&mut rebuild);
+            declared.add_indexes(&mut rebuild)?;
             let new = Shape::of(raw, SHADOW)?;
             rebuild.exchange(&new)?;
             rebuild.look_at_what_hangs_on_it(&new)?;

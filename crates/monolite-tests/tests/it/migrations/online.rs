@@ -331,6 +331,8 @@ fn all_rows_that_the_new_table_does_not_take_are_named_and_it_goes_on() {
         let told = error.to_string();
         assert!(rows.iter().all(|it| told.contains(it)) && told.contains("goes on"), "{told}");
         assert!(!told.contains("monolite_"), "{told}");
+        let refused = all.status(&db).unwrap().rebuilding.unwrap().refused.unwrap();
+        assert!(rows.iter().all(|it| refused.contains(it)), "{refused}");
         // Those that are left are known when it goes on.
         write(&db, "UPDATE t SET n = 1 WHERE id IN (3, 19000)").unwrap();
         write(&db, &wrong(5)).unwrap();
@@ -668,6 +670,17 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     (TABLE, "DELETE FROM t; CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)", "DELETE FROM t"),
     ("CREATE TABLE x(a)", "CREATE TABLE t(id INTEGER PRIMARY KEY)", "no such table"),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); CREATE TABLE s(x);
+         CREATE INDEX there ON s(x)",
+        "CREATE INDEX There ON t(b)",
+        "the index There exists already",
+    ),
+    (
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b)",
+        "CREATE INDEX a ON t(a); CREATE INDEX A ON t(b)",
+        "the index A exists already",
+    ),
 ];
 
 #[test]

@@ -13,8 +13,9 @@ use crate::noting::{is_before_update, noting_triggers};
 
 /// What to do about rows that the new table does not take.
 const REMEDY: &str = "nothing was lost, and the table is as it was; correct them, and apply the \
-                      migration again, which goes on where it was, or abort the rebuild (it stops \
-                      at some 1,000 such rows; a dry run before it begins counts all)";
+                      migration again (a rebuild that has begun goes on where it was; to correct \
+                      the migration, abort that first; it stops at some 1,000 such rows, and a dry \
+                      run before it begins counts all)";
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
