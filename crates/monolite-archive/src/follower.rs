@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use monolite::archive::ArchiveToken;
 use monolite::archive::Refusal;
+use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, ErrorKind as Kind, Options, ReadTx, Replica};
 use monolite_ltx::{PageSize, Txid};
 use serde::Serialize;
@@ -389,11 +390,13 @@ impl Archive {
     /// are.
     fn begin(&self, path: &Path) -> Result<(Place, PageSize, Option<PathBuf>)> {
         let primary = Position::read(&directory_of(path))?;
-        let orphan = match primary.filter(|position| position.epoch > Epoch(0)) {
-            Some(position) => rejoin(self, path, &position)?,
-            None => None,
+        let orphan = match &primary {
+            Some(position) if position.epoch > Epoch(0) => rejoin(self, path, position)?,
+            _ => None,
         };
-        let is_there = path.symlink_metadata().is_ok();
+        // Made by an opening that another one was ahead of, when the archive began.
+        let is_new = primary.is_some_and(|position| position.epoch == Epoch(0));
+        let is_there = path.symlink_metadata().is_ok() && !(is_new && is_empty(path)?);
         let mut place = match Place::read(path)? {
             Some(place) if is_there && place.from > 0 => place,
             None if is_there => {
@@ -589,6 +592,19 @@ fn lock(lock: &Path, path: &Path) -> monolite::Result<File> {
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(is), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
     (is.dev(), is.ino()) == (there.dev(), there.ino())
+}
+
+/// Whether the database at `path` has no table. What is in its WAL is in the file then.
+fn is_empty(path: &Path) -> Result<bool> {
+    let count = |connection: Connection| {
+        let sql = "SELECT NOT EXISTS(SELECT 1 FROM sqlite_schema)";
+        let is_empty = connection.query_row(sql, (), |row| row.get(0))?;
+        connection.close().map(|()| is_empty).map_err(|(_, error)| error)
+    };
+    let failed = |error| Error::new(ErrorKind::Lost, format!("{}: {error}", path.display()));
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(count)
+        .map_err(failed)
 }
 
 /// Nothing is archived where the file at `path` is to follow, or does.

@@ -172,6 +172,11 @@ impl Databases {
         self.follow.is_some()
     }
 
+    /// Whether what is written is archived.
+    pub(crate) fn has_archives(&self) -> bool {
+        self.archive.is_some()
+    }
+
     /// Whether the only one is the primary's or follows, in turn with those of other servers.
     pub(crate) fn has_turns(&self) -> bool {
         self.archive.as_ref().is_some_and(|archive| archive.takeover)

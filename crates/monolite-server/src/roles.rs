@@ -78,24 +78,41 @@ pub(crate) fn prometheus(open: &[OpenNow], follows: bool) -> String {
     text
 }
 
-/// What the operator was told of each replica, by its name.
+/// What the operator was told of each replica, by its name, and of each archive.
 #[derive(Default)]
-pub(crate) struct Told(HashMap<String, FollowerStats>);
+pub(crate) struct Told {
+    replicas: HashMap<String, FollowerStats>,
+    archives: HashMap<String, Option<String>>,
+}
 
 impl Told {
     /// Tells what has changed of those that are open: which replica it is, why it does not follow
-    /// or stream, and why it may not take over.
+    /// or stream, and why it may not take over; of a primary, why it does not archive.
     pub(crate) fn tell(&mut self, open: Vec<OpenNow>) {
-        for OpenNow { name, path, replica, .. } in open {
+        for OpenNow { name, path, replica, database, .. } in open {
+            let tell = |what: &String| log::error(&format!("{}: {what}", path.display()));
             let Some(Replica { stats: now, .. }) = replica else {
-                self.0.remove(&name);
+                self.replicas.remove(&name);
+                let now = database.stats().archive.and_then(|archive| archive.last_error);
+                let was = self.archives.entry(name).or_default();
+                began_or_ended("archive", was, &now).iter().for_each(tell);
+                *was = now;
                 continue;
             };
-            let was = self.0.entry(name).or_default();
-            let tell = |what: &str| log::error(&format!("{}: {what}", path.display()));
-            news(was, &now).iter().for_each(|what| tell(what));
+            self.archives.remove(&name);
+            let was = self.replicas.entry(name).or_default();
+            news(was, &now).iter().for_each(tell);
             *was = now;
         }
+    }
+}
+
+/// That it can do something no longer, or again. Each attempt may fail for another reason.
+fn began_or_ended(what: &str, was: &Option<String>, now: &Option<String>) -> Option<String> {
+    match (was, now) {
+        (None, Some(error)) => Some(format!("it cannot {what}: {error}")),
+        (Some(_), None) => Some(format!("it {what}s again")),
+        _ => None,
     }
 }
 
@@ -109,11 +126,7 @@ fn news(was: &FollowerStats, now: &FollowerStats) -> Vec<String> {
         new(&was.stream_error, &now.stream_error)
             .map(|error| format!("it goes on by the archive: {error}")),
         ended(&was.stream_error, &now.stream_error, "it streams again"),
-        // Each attempt may fail for another reason.
-        new(&was.last_error, &now.last_error)
-            .filter(|_| was.last_error.is_none())
-            .map(|error| format!("it cannot follow: {error}")),
-        ended(&was.last_error, &now.last_error, "it follows again"),
+        began_or_ended("follow", &was.last_error, &now.last_error),
         new(&was.barred, &now.barred),
         ended(&was.barred, &now.barred, "it may take over again"),
     ];

@@ -419,7 +419,7 @@ async fn upkeep(shared: Arc<Shared>, tls: Option<Arc<Tls>>) {
         ticks.tick().await;
         shared.streams.end_expired();
         shared.databases.close_idle(UNUSED);
-        if shared.databases.follow() {
+        if shared.databases.follow() || shared.databases.has_archives() {
             told.tell(shared.databases.open_now());
         }
         shared.authenticator.reload();

@@ -20,7 +20,7 @@ const GO_DRIVER: &str = "github.com/tursodatabase/libsql-client-go";
 /// Programs that use HTTP alone.
 const HTTP_ONLY: [&str; 3] = ["keyed.js", "web.js", "prisma.js"];
 
-/// The programs with two servers: a primary, and its replica. The second one is to find the primary.
+/// The programs with two servers: a primary, and its replica. The latter is to find the primary.
 const REPLICA: &str = "replica.js";
 const FAILOVER: &str = "failover.js";
 

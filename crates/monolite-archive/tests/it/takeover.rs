@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Durability, ErrorKind, Options, Sharing};
+use monolite::{Database, Durability, ErrorKind, Options, ReadTx, Sharing};
 use monolite_archive::{
     Archive, Follower, Layout, Store as _, Takeover, Target, Timestamp,
     internals::{Call, Catalog, Fault, FaultyStore, Turn, follows, turn},
@@ -82,6 +82,34 @@ fn primary_that_opens_without_its_archive_learns_that_it_has_been_replaced() {
     assert_eq!(insert(&db, 100).unwrap_err().kind(), ErrorKind::Fenced);
     next.close().unwrap();
     let _ = db.close();
+}
+
+/// Two are started together with a new archive. What one has made before it lost is no database.
+#[test]
+fn file_of_an_opening_that_lost_the_beginning_follows_the_winner() {
+    let bench = Bench::new();
+    let (first, file) = standby(&bench, "first");
+    let winner = Mutex::new(None);
+    let store = FaultyStore::new(bench.store(), move |call: Call<'_>| {
+        let mut winner = winner.lock().unwrap();
+        if matches!(call, Call::Create(_)) && winner.is_none() {
+            let db = open(first.clone(), &file);
+            create(&db);
+            *winner = Some(db);
+        }
+        Fault::None
+    });
+    let archive = Archive::of(Arc::new(store), Layout::directory()).lease(Some(LEASE));
+    let file = bench.directory.path().join("second.db");
+    let options = || Options::new().readers(1);
+    let lost = options().archive(archive.clone()).open(&file).unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Invalid, "{lost}");
+    assert!(file.exists() && !follows(&file), "it has left a file");
+    let follower = archive.follow(options(), &file).unwrap();
+    wait_until("it has the table", || {
+        let count = |tx: &ReadTx<'_>| tx.query_row("SELECT count(*) FROM t", (), |_| Ok(()));
+        follower.database().read(count).wait().is_ok()
+    });
 }
 
 /// The primary is stopped, or cut off, by the time of day of two machines that are a day apart.
