@@ -67,7 +67,7 @@ pub(crate) struct Serve {
     pub(crate) archive: Option<String>,
 
     /// How long this server may be silent before a follower with --takeover takes over, as in 3s
-    /// [default: for ever]
+    /// [default: for ever; with --takeover 10s]
     #[arg(long, value_name = "DURATION", value_parser = super::archive::lease)]
     pub(crate) lease: Option<Duration>,
 
