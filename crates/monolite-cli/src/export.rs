@@ -12,6 +12,7 @@ mod rows;
 mod schema;
 mod target;
 mod translate;
+mod value;
 
 use crate::arguments;
 use crate::backup;
