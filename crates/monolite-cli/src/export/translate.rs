@@ -445,8 +445,13 @@ impl<'s> Work<'s> {
         let is_bigint = known.is_some_and(|known| {
             !known.columns.is_empty() && known.columns.iter().all(|it| it.kind == Kind::Bigint)
         });
+        // A shift before this one has made it so.
+        let is_shifted = place > 2
+            && [place - 3, place - 2]
+                .iter()
+                .all(|at| matches!(tokens[*at].kind, TokenKind::Sign(b'<' | b'>')));
         // Literals and length() have 32 bits there.
-        self.push(if is_bigint { "" } else { "* 1::bigint " });
+        self.push(if is_bigint || is_shifted { "" } else { "* 1::bigint " });
         self.push(&self.all[at].text.repeat(2));
         Ok(at + 2)
     }

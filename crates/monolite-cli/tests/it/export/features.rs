@@ -546,7 +546,8 @@ const DOUBTS: &[Feature] = &[
          CREATE VIEW f59_o AS SELECT t || abs(n) + 1 AS c FROM f59;
          CREATE VIEW f59_s AS SELECT n << 3 || 1 AS c FROM f59;
          CREATE VIEW f59_v AS SELECT n << 63 AS a, f59.n >> 0 AS b, 1 << 40 AS c,
-             length(t) << 40 AS d, (~n) + 1 AS e, ~ abs(n) & 7 AS f FROM f59;",
+             length(t) << 40 AS d, (~n) + 1 AS e, ~ abs(n) & 7 AS f,
+             n >> 1 << 2 AS g, 1 << 3 << 40 AS h FROM f59;",
         &[
             ("lost", "generated column", "f59.g", "a shift by no number from 0 to 63"),
             ("lost", "check", "f59 CHECK", "a shift by no number from 0 to 63"),
@@ -559,8 +560,8 @@ const DOUBTS: &[Feature] = &[
             ("carried", "view", "f59_v", ""),
         ],
         &[(
-            "SELECT concat_ws(' ', a, b, c, d, e, f) FROM f59_v",
-            "-9223372036854775808 5 1099511627776 3298534883328 -5 2",
+            "SELECT concat_ws(' ', a, b, c, d, e, f, g, h) FROM f59_v",
+            "-9223372036854775808 5 1099511627776 3298534883328 -5 2 8 8796093022208",
         )],
     ),
     (
