@@ -12,7 +12,7 @@ mod rows;
 mod schema;
 mod target;
 mod translate;
-mod value;
+pub(crate) mod value;
 
 use crate::arguments;
 use crate::backup;

@@ -7,22 +7,13 @@
 
 use super::clauses;
 use super::kind::Kind;
-use super::value::{self, Given};
+use super::value::{self, Given, KEYWORDS, is_in};
 use monolite_sqlite::{Scan, Token, TokenKind};
 use std::collections::{BTreeSet, HashMap};
 
 /// Functions with the same meaning on the types that PostgreSQL takes for them.
 const SAME: &str = "abs avg coalesce count dense_rank first_value lag last_value lead length lower \
     ltrim max min ntile nullif nth_value rank replace row_number rtrim substr sum trim upper";
-
-/// Words that are no functions before a parenthesis, and no names without quotes.
-pub(super) const KEYWORDS: &str = "all and as between by case distinct else escape except exists filter from \
-    group having in intersect is isnull join like limit materialized not notnull null on or over \
-    partition select set then to union using values when where with";
-
-pub(super) fn is_in(words: &str, word: &str) -> bool {
-    words.split(' ').any(|it| it == word)
-}
 
 /// The text that SQLite's CURRENT_TIMESTAMP is.
 pub(super) fn moment(format: &str) -> String {
@@ -317,7 +308,8 @@ impl<'s> Work<'s> {
                 _ => is_from_text |= value.iter().any(|it| it.kind == TokenKind::Text),
             }
         }
-        let gives = |is_it: fn(&Given) -> bool| texts.iter().any(|it| is_it(&value::given(it)));
+        let gives =
+            |is_it: fn(&Given) -> bool| texts.iter().any(|it| is_it(&value::given(it, &|_| false)));
         if (has(b"|") || casts("text"))
             && is(|column| !matches!(column.kind, Kind::Text | Kind::Bigint))
             || gives(|it| it.is_real_or_blob)

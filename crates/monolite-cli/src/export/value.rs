@@ -2,15 +2,25 @@
 //! ends, which become texts, and what they are by their own words. Columns are known elsewhere.
 
 use super::clauses::{branches, closing, is_open};
-use super::translate::{KEYWORDS, is_in};
 use monolite_sqlite::{Token, TokenKind};
 
 /// What a value is.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Given {
+pub(crate) struct Given {
     /// Of a comparison, or of NOT, AND, OR.
-    pub(super) is_boolean: bool,
+    pub(crate) is_boolean: bool,
+    /// By a literal or a CAST.
     pub(super) is_real_or_blob: bool,
+    pub(crate) is_real_column: bool,
+}
+
+/// Words that are no functions before a parenthesis, and no names without quotes.
+pub(super) const KEYWORDS: &str = "all and as between by case distinct else escape except exists \
+    filter from group having in intersect is isnull join like limit materialized not notnull null \
+    on or over partition select set then to union using values when where with";
+
+pub(super) fn is_in(words: &str, word: &str) -> bool {
+    words.split(' ').any(|it| it == word)
 }
 
 /// Words before a parenthesis, where what is in it does not say what the value is.
@@ -103,7 +113,7 @@ pub(super) fn end(tokens: &[Token<'_>], at: usize) -> usize {
 }
 
 /// The values that are CAST, and the word of the type.
-pub(super) fn casts<'t, 's>(
+pub(crate) fn casts<'t, 's>(
     tokens: &'t [Token<'s>],
 ) -> impl Iterator<Item = (&'t [Token<'s>], String)> {
     let of = |at: usize| {
@@ -116,15 +126,15 @@ pub(super) fn casts<'t, 's>(
 }
 
 /// The values beside `||`.
-pub(super) fn joined<'t, 's>(tokens: &'t [Token<'s>]) -> impl Iterator<Item = &'t [Token<'s>]> {
+pub(crate) fn joined<'t, 's>(tokens: &'t [Token<'s>]) -> impl Iterator<Item = &'t [Token<'s>]> {
     let is_bar = |at: usize| is_sign(tokens.get(at), b'|');
     (0..tokens.len()).filter(move |at| is_bar(*at) && is_bar(at + 1)).flat_map(|at| {
         [&tokens[start(tokens, at)..at], &tokens[at + 2..end(tokens, at + 2).max(at + 2)]]
     })
 }
 
-/// What a value is.
-pub(super) fn given(tokens: &[Token<'_>]) -> Given {
+/// What a value is; `is_real` says it of columns.
+pub(crate) fn given(tokens: &[Token<'_>], is_real: &dyn Fn(&Token<'_>) -> bool) -> Given {
     let (mut all, mut at) = (Given::default(), 0);
     while let Some(token) = tokens.get(at) {
         let next = tokens.get(at + 1);
@@ -145,11 +155,12 @@ pub(super) fn given(tokens: &[Token<'_>]) -> Given {
                 all.is_boolean = true;
                 (vec![], at + 1)
             }
-            (TokenKind::Word, word) => {
+            (TokenKind::Word | TokenKind::Quoted, word) => {
                 let is_type = at > 0 && tokens[at - 1].is_word("as");
                 all.is_boolean |= is_in(BOOLEAN, word);
                 all.is_real_or_blob |=
                     is_type && is_in("real double float", word) || is_blob(&tokens[at..]);
+                all.is_real_column |= !is_sign(next, b'.') && is_real(token);
                 (vec![], at + 1)
             }
             (TokenKind::Number, text) => {
@@ -159,9 +170,10 @@ pub(super) fn given(tokens: &[Token<'_>]) -> Given {
             }
             _ => (vec![], at + 1),
         };
-        for part in parts.into_iter().map(given) {
+        for part in parts.into_iter().map(|part| given(part, is_real)) {
             all.is_boolean |= part.is_boolean;
             all.is_real_or_blob |= part.is_real_or_blob;
+            all.is_real_column |= part.is_real_column;
         }
         at = behind;
     }
