@@ -12,6 +12,7 @@ mod rows;
 mod schema;
 mod target;
 mod translate;
+pub(crate) mod value;
 
 use crate::arguments;
 use crate::backup;

@@ -10,6 +10,7 @@ mod understood;
 
 use crate::arguments;
 use crate::export::clauses::{self, split};
+use crate::export::value;
 use crate::{backup, json};
 use anyhow::{Context as _, Result};
 pub(crate) use found::Found;
@@ -169,6 +170,7 @@ impl Lint<'_> {
         }
         self.aliases();
         self.mixtures();
+        self.texts();
     }
 
     /// Integers beside reals, in a statement that divides.
@@ -182,6 +184,24 @@ impl Lint<'_> {
             let found = clauses::mixtures(&self.tokens, of);
             found.into_iter().for_each(|at| self.add(at, "mixture"));
         }
+    }
+
+    /// Reals and comparisons that become texts.
+    fn texts(&mut self) {
+        let is_real = |token: &Token<'_>| {
+            self.columns.get(&lower(Some(token))).is_some_and(|column| column.are_reals)
+        };
+        let casts = value::casts(&self.tokens).filter(|(_, to)| has("text varchar char", to));
+        let values = value::joined(&self.tokens).chain(casts.map(|(value, _)| value));
+        let differs = |value: &&[Token<'_>]| {
+            let given = value::given(value, &is_real);
+            // A literal is numeric there, with the same text.
+            given.is_boolean || given.is_real_column
+        };
+        let starts = values.filter(differs).filter_map(|value| Some(value.first()?.at));
+        let place = |start| self.tokens.partition_point(|token| token.at < start);
+        let places: Vec<usize> = starts.map(place).collect();
+        places.into_iter().for_each(|at| self.add(at, "as-text"));
     }
 
     /// Whether the text at `at` is an alias.

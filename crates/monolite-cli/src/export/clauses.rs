@@ -110,7 +110,7 @@ pub(crate) fn mixtures<'s>(
 }
 
 /// The values of the CASE before these tokens.
-fn branches<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
+pub(super) fn branches<'t, 's>(tokens: &'t [Token<'s>]) -> Vec<&'t [Token<'s>]> {
     let (mut depth, mut start, mut branches) = (0_usize, None, Vec::new());
     for (at, token) in tokens.iter().enumerate() {
         let word = token.text.to_ascii_lowercase();
@@ -137,7 +137,7 @@ fn text(sql: &str, tokens: &[Token<'_>]) -> String {
     sql[first.at..last.at + last.text.len()].to_owned()
 }
 
-fn is_open(token: Option<&Token<'_>>) -> bool {
+pub(super) fn is_open(token: Option<&Token<'_>>) -> bool {
     token.is_some_and(|token| token.kind == TokenKind::Sign(b'('))
 }
 

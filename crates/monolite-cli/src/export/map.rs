@@ -681,6 +681,10 @@ fn default(
         (Kind::Bigint, Value::Real(value)) if makes_numbers && whole(*value) => {
             format!("{value:.0}")
         }
+        // A column for numbers stores -0.0 as 0.
+        (Kind::Double | Kind::Numeric, Value::Real(value)) if makes_numbers => {
+            format!("'{:?}'", value + 0.0)
+        }
         (Kind::Double | Kind::Numeric, Value::Real(value)) => format!("'{value:?}'"),
         (Kind::Bigint, Value::Text(text)) if makes_numbers && text.parse::<i64>().is_ok() => {
             text.clone()

@@ -7,21 +7,13 @@
 
 use super::clauses;
 use super::kind::Kind;
+use super::value::{self, Given, KEYWORDS, is_in};
 use monolite_sqlite::{Scan, Token, TokenKind};
 use std::collections::{BTreeSet, HashMap};
 
 /// Functions with the same meaning on the types that PostgreSQL takes for them.
 const SAME: &str = "abs avg coalesce count dense_rank first_value lag last_value lead length lower \
     ltrim max min ntile nullif nth_value rank replace row_number rtrim substr sum trim upper";
-
-/// Words that are no functions before a parenthesis, and no names without quotes.
-const KEYWORDS: &str = "all and as between by case distinct else escape except exists filter from \
-    group having in intersect is isnull join like limit materialized not notnull null on or over \
-    partition select set then to union using values when where with";
-
-fn is_in(words: &str, word: &str) -> bool {
-    words.split(' ').any(|it| it == word)
-}
 
 /// The text that SQLite's CURRENT_TIMESTAMP is.
 pub(super) fn moment(format: &str) -> String {
@@ -303,29 +295,52 @@ impl<'s> Work<'s> {
                 .iter()
                 .any(|it| matches!(it.kind, TokenKind::Sign(sign) if signs.contains(&sign)))
         };
-        let has_mixture = self.has_mixture();
+        let tokens = self.solid();
+        let has_mixture = self.has_mixture(&tokens);
         if (has_mixture || is(|column| column.has_integers)) && has(b"/%") {
             doubts.push("a division of integers leaves out the fraction in SQLite".to_owned());
         }
         let casts = |to: &str| self.cast_to.contains(&to);
+        let (mut is_from_text, mut texts) = (false, Vec::from_iter(value::joined(&tokens)));
+        for (value, to) in value::casts(&tokens) {
+            match cast(&to) {
+                Ok("text") => texts.push(value),
+                _ => is_from_text |= value.iter().any(|it| it.kind == TokenKind::Text),
+            }
+        }
+        let gives =
+            |is_it: fn(&Given) -> bool| texts.iter().any(|it| is_it(&value::given(it, &|_| false)));
         if (has(b"|") || casts("text"))
             && is(|column| !matches!(column.kind, Kind::Text | Kind::Bigint))
+            || gives(|it| it.is_real_or_blob)
         {
             doubts.push("a real or blob is another text: 2, not 2.0".to_owned());
         }
-        if (casts("double precision") || casts("numeric")) && is(|it| it.kind == Kind::Text) {
+        if gives(|it| it.is_boolean) {
+            doubts.push("a comparison is another text: true, not 1".to_owned());
+        }
+        let has_text =
+            (casts("double precision") || casts("numeric")) && is(|it| it.kind == Kind::Text);
+        if has_text || is_from_text {
             doubts.push("a CAST of a text that is no number fails".to_owned());
         }
+        let has_several_rows = value::has_several_rows(&tokens);
         self.out.doubts.extend(doubts);
         if has_mixture {
             self.note("integers beside reals are reals");
         }
+        if has_several_rows {
+            self.note("a subquery of several rows fails, and is the first of them in SQLite");
+        }
+    }
+
+    /// The tokens that are no blanks.
+    fn solid(&self) -> Vec<Token<'s>> {
+        self.all.iter().filter(|it| it.kind != TokenKind::Blank).copied().collect()
     }
 
     /// Whether something gives an integer or a real. What a view's columns are is not known.
-    fn has_mixture(&self) -> bool {
-        let solid = |it: &&Token<'_>| it.kind != TokenKind::Blank;
-        let tokens: Vec<_> = self.all.iter().filter(solid).copied().collect();
+    fn has_mixture(&self, tokens: &[Token<'s>]) -> bool {
         let of = |token: &Token<'_>| {
             let columns = token.name().and_then(|name| Some(&self.names.find(&name)?.columns));
             columns.map_or((false, false), |columns| {
@@ -337,11 +352,17 @@ impl<'s> Work<'s> {
                 )
             })
         };
-        !clauses::mixtures(&tokens, of).is_empty()
+        !clauses::mixtures(tokens, of).is_empty()
     }
 
     fn literal(&mut self, at: usize, content: String) {
         self.push(&literal(&content));
+        let mut before =
+            self.all[..at].iter().rev().filter(|it| it.kind != TokenKind::Blank).skip(1);
+        if before.next().is_some_and(|it| it.is_word("upper") || it.is_word("lower")) {
+            // The database's collation would be that of a constant.
+            self.push(" COLLATE \"C\"");
+        }
         let is_joined =
             |it: Option<&Token<'_>>| it.is_some_and(|it| it.kind == TokenKind::Sign(b'|'));
         let next = self.next(at).map(|next| &self.all[next]);
@@ -361,6 +382,16 @@ impl<'s> Work<'s> {
                 return Err("|| beside an operator that binds tighter there".into());
             }
             (b'-', Some(TokenKind::Sign(b'>'))) => return Err("-> on JSON in a text".into()),
+            (b'<' | b'>', Some(TokenKind::Sign(second))) if second == sign => {
+                return self.shift(at);
+            }
+            (b'~', _) => {
+                let (tokens, place) = self.solid_at(at);
+                let then = tokens.get(value::end(&tokens, place)).map(|it| it.kind);
+                if let Some(TokenKind::Sign(b'+' | b'-' | b'*' | b'/' | b'%')) = then {
+                    return Err("~ beside an operator that binds tighter there".into());
+                }
+            }
             (b'/' | b'%', _) => {
                 self.note("a division by zero fails, and is NULL in SQLite");
             }
@@ -377,16 +408,50 @@ impl<'s> Work<'s> {
         Ok(at + 1)
     }
 
-    /// Whether an operand of `||` at `at` is one of arithmetic, too.
+    /// Whether an operand of `||` at `at` is one of an operator that does not bind tighter, too.
     fn is_beside_arithmetic(&self, at: usize) -> bool {
-        let is_it = |it: Option<&Token<'_>>| {
-            it.is_some_and(|it| {
-                matches!(it.kind, TokenKind::Sign(b'+' | b'-' | b'*' | b'/' | b'%'))
-            })
+        let (tokens, at) = self.solid_at(at);
+        let is_in = |at: usize, signs: &[u8]| {
+            let kind = tokens.get(at).map(|it| it.kind);
+            matches!(kind, Some(TokenKind::Sign(sign)) if signs.contains(&sign))
         };
-        let solid = |it: &&Token<'_>| it.kind != TokenKind::Blank;
-        is_it(self.all[..at].iter().rev().filter(solid).nth(1))
-            || is_it(self.all[at + 2..].iter().filter(solid).nth(1))
+        let before = value::start(&tokens, at).wrapping_sub(1);
+        let earlier = before.wrapping_sub(1);
+        is_in(before, b"+-*/%&")
+            || is_in(before, b"|") && !is_in(earlier, b"|")
+            || is_in(before, b"<") && is_in(earlier, b"<")
+            || is_in(before, b">") && is_in(earlier, b">")
+            || is_in(value::end(&tokens, at + 2), b"+-*/%")
+    }
+
+    /// Shifts by what SQLite and PostgreSQL take alike, of 64 bits.
+    fn shift(&mut self, at: usize) -> Result<usize, String> {
+        let (tokens, place) = self.solid_at(at);
+        let by = tokens.get(place + 2).filter(|it| it.text.parse().is_ok_and(|by: u8| by < 64));
+        let then = tokens.get(place + 3).map(|it| it.kind);
+        if by.is_none() || matches!(then, Some(TokenKind::Sign(b'+' | b'-' | b'*' | b'/' | b'%'))) {
+            return Err("a shift by no number from 0 to 63".into());
+        }
+        let known = tokens[..place].last().filter(|it| it.kind != TokenKind::Text);
+        let known = known.and_then(|it| self.names.find(&it.name()?));
+        let is_bigint = known.is_some_and(|known| {
+            !known.columns.is_empty() && known.columns.iter().all(|it| it.kind == Kind::Bigint)
+        });
+        // A shift before this one has made it so.
+        let is_shifted = place > 2
+            && [place - 3, place - 2]
+                .iter()
+                .all(|at| matches!(tokens[*at].kind, TokenKind::Sign(b'<' | b'>')));
+        // Literals and length() have 32 bits there.
+        self.push(if is_bigint || is_shifted { "" } else { "* 1::bigint " });
+        self.push(&self.all[at].text.repeat(2));
+        Ok(at + 2)
+    }
+
+    /// The tokens that are no blanks, and the place of the one at `at` among them.
+    fn solid_at(&self, at: usize) -> (Vec<Token<'s>>, usize) {
+        let place = self.all[..at].iter().filter(|it| it.kind != TokenKind::Blank).count();
+        (self.solid(), place)
     }
 
     fn word(&mut self, at: usize) -> Result<usize, String> {
@@ -541,6 +606,9 @@ impl<'s> Work<'s> {
                 return Err("substr() from a place that is no positive number".into());
             }
             _ if is_in(SAME, name) => {
+                if name == "substr" {
+                    self.has_length(at)?;
+                }
                 if name == "sum" || name == "avg" {
                     self.note("sums and means of integers are numeric");
                 }
@@ -553,6 +621,18 @@ impl<'s> Work<'s> {
             _ => return Err(format!("the function {name}()")),
         }
         Ok(at + 1)
+    }
+
+    /// Looks at how many letters the substr() at `at` gives.
+    fn has_length(&mut self, at: usize) -> Result<(), String> {
+        let length = self.arguments(at).get(2).filter(|it| it.contains('-')).cloned();
+        if length.as_deref().is_some_and(|it| it.replace(' ', "").parse::<i64>().is_ok()) {
+            return Err("substr() of a negative length".into());
+        }
+        if length.is_some() {
+            self.note("substr() of a negative length fails, and counts backwards in SQLite");
+        }
+        Ok(())
     }
 
     /// Whether the name with parentheses at `at` is a common table expression with its columns.

@@ -423,11 +423,11 @@ const FEATURES: &[Feature] = &[
                           b TEXT DEFAULT ('a' LIKE 'A'), c TEXT DEFAULT (2 IN (1, 2)),
                           d TEXT DEFAULT 1e16, e TEXT DEFAULT (lower('ÉA')), f TEXT DEFAULT 9e999,
                           g REAL DEFAULT -9e999, h INTEGER DEFAULT (abs(-7)),
-                          i TEXT DEFAULT ('at ' || CURRENT_DATE)) STRICT;",
+                          i TEXT DEFAULT ('at ' || CURRENT_DATE), j REAL DEFAULT -0.0) STRICT;",
         &[("carried", "default", "f53.b", ""), ("carried", "default", "f53.i", "")],
         &[("INSERT INTO f53(id) VALUES (1); SELECT concat_ws(' ', a, b, c, d, e, f, g, h,
-            i ~ '^at \\d{4}-\\d\\d-\\d\\d$') FROM f53",
-           "AB 1 1 10000000000000000.0 Éa Inf -Infinity 7 t")],
+            i ~ '^at \\d{4}-\\d\\d-\\d\\d$', j) FROM f53",
+           "AB 1 1 10000000000000000.0 Éa Inf -Infinity 7 t 0")],
     ),
     (
         "a DEFAULT of another type than its column's",
@@ -533,6 +533,102 @@ const DOUBTS: &[Feature] = &[
             ("lost", "view", "f50_l", "negative LIMIT"),
         ],
         &[("SELECT c FROM f50_o", "4123")],
+    ),
+    (
+        "shifts, and operators that bind otherwise",
+        "CREATE TABLE f59(n INTEGER, t TEXT, g INTEGER AS (n << -1),
+                          CHECK (n >> 64 = 0)) STRICT;
+         INSERT INTO f59(n, t) VALUES (5, 'abc');
+         CREATE INDEX f59_i ON f59(n >> length(t));
+         CREATE VIEW f59_p AS SELECT n << 3 + 70 AS c FROM f59;
+         CREATE VIEW f59_n AS SELECT ~n + 1 AS c FROM f59;
+         CREATE VIEW f59_t AS SELECT n + abs(n) || t AS c FROM f59;
+         CREATE VIEW f59_o AS SELECT t || abs(n) + 1 AS c FROM f59;
+         CREATE VIEW f59_s AS SELECT n << 3 || 1 AS c FROM f59;
+         CREATE VIEW f59_v AS SELECT n << 63 AS a, f59.n >> 0 AS b, 1 << 40 AS c,
+             length(t) << 40 AS d, (~n) + 1 AS e, ~ abs(n) & 7 AS f,
+             n >> 1 << 2 AS g, 1 << 3 << 40 AS h FROM f59;",
+        &[
+            ("lost", "generated column", "f59.g", "a shift by no number from 0 to 63"),
+            ("lost", "check", "f59 CHECK", "a shift by no number from 0 to 63"),
+            ("lost", "index", "f59_i", "a shift by no number from 0 to 63"),
+            ("lost", "view", "f59_p", "a shift by no number from 0 to 63"),
+            ("lost", "view", "f59_n", "~ beside an operator that binds tighter there"),
+            ("lost", "view", "f59_t", "|| beside an operator that binds tighter there"),
+            ("lost", "view", "f59_o", "|| beside an operator that binds tighter there"),
+            ("lost", "view", "f59_s", "|| beside an operator that binds tighter there"),
+            ("carried", "view", "f59_v", ""),
+        ],
+        &[(
+            "SELECT concat_ws(' ', a, b, c, d, e, f, g, h) FROM f59_v",
+            "-9223372036854775808 5 1099511627776 3298534883328 -5 2 8 8796093022208",
+        )],
+    ),
+    (
+        "numbers and comparisons as texts",
+        "CREATE TABLE f60(n INTEGER, t TEXT, g TEXT AS (t || 1.0), h TEXT AS (CAST(n > 1 AS TEXT)),
+                          CHECK (t || 1e10 <> 'x')) STRICT;
+         INSERT INTO f60(n, t) VALUES (5, 'a');
+         CREATE VIEW f60_e AS SELECT CAST(1e20 AS TEXT) AS c;
+         CREATE VIEW f60_b AS SELECT t || x'41' AS c FROM f60;
+         CREATE VIEW f60_i AS SELECT 9223372036854775808 || t AS c FROM f60;
+         CREATE VIEW f60_m AS SELECT coalesce(n * 1.5, 2.5) || t AS c FROM f60;
+         CREATE VIEW f60_s AS SELECT (SELECT 1.5 FROM f60 LIMIT 1) || t AS c FROM f60;
+         CREATE VIEW f60_d AS SELECT CASE WHEN n > 4 THEN 2.0 END || t AS c FROM f60;
+         CREATE VIEW f60_x AS SELECT (n > 1) || '' AS c FROM f60;
+         CREATE VIEW f60_y AS SELECT CAST(NOT (n IS 1) AS varchar) AS c FROM f60;
+         CREATE VIEW f60_z AS SELECT '' || (t LIKE 'a') AS c FROM f60;
+         CREATE VIEW f60_w AS SELECT t || coalesce(n IN (1, 2), 1 = 2) AS c FROM f60;
+         CREATE VIEW f60_v AS SELECT CASE WHEN n > 1.5 THEN t ELSE 'b' END || n || '/' ||
+             (SELECT count(*) FROM f60 WHERE n <> 2.5) || upper(CASE WHEN n = 5 THEN t END)
+             || (n << 1) AS c FROM f60 WHERE n * 1.0 = 5;",
+        &[
+            ("lost", "generated column", "f60.g", "a real or blob is another text"),
+            ("lost", "generated column", "f60.h", "a comparison is another text: true, not 1"),
+            ("changed", "check", "f60 CHECK", "a real or blob is another text"),
+            ("changed", "view", "f60_e", "a real or blob is another text"),
+            ("changed", "view", "f60_b", "a real or blob is another text"),
+            ("changed", "view", "f60_i", "a real or blob is another text"),
+            ("changed", "view", "f60_m", "a real or blob is another text"),
+            ("changed", "view", "f60_s", "a real or blob is another text"),
+            ("changed", "view", "f60_d", "a real or blob is another text"),
+            ("changed", "view", "f60_x", "a comparison is another text: true, not 1"),
+            ("changed", "view", "f60_y", "a comparison is another text: true, not 1"),
+            ("changed", "view", "f60_z", "a comparison is another text: true, not 1"),
+            ("changed", "view", "f60_w", "a comparison is another text: true, not 1"),
+            ("carried", "view", "f60_v", ""),
+        ],
+        &[("SELECT c FROM f60_v", "a5/1A10"), ("SELECT c FROM f60_x", "true")],
+    ),
+    (
+        "what fails there, and not in SQLite",
+        "CREATE TABLE f61(id INTEGER PRIMARY KEY, t TEXT, g TEXT AS (substr(t, 2, -1))) STRICT;
+         INSERT INTO f61(t) VALUES ('ab'), ('cd');
+         CREATE VIEW f61_l AS SELECT substr(t, 1, instr(t, 'x') - 1) AS c FROM f61;
+         CREATE VIEW f61_c AS SELECT CAST(rtrim('a') AS REAL) AS c FROM f61;
+         CREATE VIEW f61_s AS SELECT coalesce((SELECT id FROM f61 ORDER BY id), 0) AS c;
+         CREATE VIEW f61_t AS SELECT a.id, (SELECT b.id FROM f61 b WHERE b.id > 1) AS c FROM f61 a;
+         CREATE VIEW f61_g AS SELECT (SELECT max(id) FROM f61 GROUP BY t) AS c;
+         CREATE VIEW f61_v AS SELECT a.id, (SELECT t FROM f61 WHERE id = a.id) AS b,
+             (SELECT count(*) FROM f61) AS c, (SELECT id FROM f61 ORDER BY id LIMIT 1) AS d,
+             (SELECT 7) AS e, substr(upper('ä'), 1, length(a.t)) AS f
+             FROM f61 a, (SELECT id FROM f61) s WHERE s.id = a.id AND a.id IN (SELECT id FROM f61)
+             AND EXISTS (SELECT id FROM f61) AND s.id = (SELECT 1 UNION SELECT 1);",
+        &[
+            ("lost", "generated column", "f61.g", "substr() of a negative length"),
+            ("changed", "view", "f61_l", "substr() of a negative length fails"),
+            ("changed", "view", "f61_c", "no number fails"),
+            ("changed", "view", "f61_s", "a subquery of several rows fails"),
+            ("changed", "view", "f61_t", "a subquery of several rows fails"),
+            ("changed", "view", "f61_g", "a subquery of several rows fails"),
+            ("carried", "view", "f61_v", ""),
+        ],
+        &[
+            ("SELECT c FROM f61_l", "!negative substring length"),
+            ("SELECT c FROM f61_c", "!invalid input syntax"),
+            ("SELECT c FROM f61_s", "!more than one row"),
+            ("SELECT concat_ws(' ', id, b, c, d, e, f) FROM f61_v", "1 ab 2 1 7 ä"),
+        ],
     ),
     (
         "views that cannot be read here",
