@@ -12,6 +12,7 @@
 //! | `replica` | drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
+//! | `inode` | of the file; none before it was first opened |
 //!
 //! # Algorithm
 //! A group is applied as one commit of SQLite, so after a kill the file has the state of some TXID
@@ -27,6 +28,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use monolite::archive::names::with_ending;
@@ -56,6 +58,8 @@ pub(super) struct Place {
     pub(super) replica: Option<ReplicaId>,
     pub(super) is_spoiled: bool,
     settled: Option<Identity>,
+    #[serde(default)]
+    inode: Option<u64>,
 }
 
 impl Place {
@@ -71,6 +75,7 @@ impl Place {
             replica,
             is_spoiled: false,
             settled,
+            inode: None,
         }
     }
 
@@ -113,10 +118,28 @@ impl Place {
 
     /// The file at `path` was opened: what it was says nothing any more. A file that has changed
     /// since it was closed is spoiled.
+    ///
+    /// # Errors
+    /// `Invalid` if it is another file, which may have another database.
     pub(super) fn take_up(&mut self, path: &Path) -> Result<()> {
         let file = fs::metadata(path);
         let file =
             file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
+        match self.inode {
+            None => {
+                self.inode = Some(file.ino());
+                self.write(path)?;
+            }
+            Some(inode) if inode != file.ino() => {
+                let (path, beside) = (path.display(), directory_of(path));
+                return Err(Error::invalid(format!(
+                    "another file was put in place of {path}, which followed; put that back, or \
+                     move {path} and {} away to follow anew",
+                    beside.display()
+                )));
+            }
+            Some(_) => {}
+        }
         self.is_spoiled |= self.settled.is_some_and(|settled| settled != Identity::of(&file));
         Ok(())
     }

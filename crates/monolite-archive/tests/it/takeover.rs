@@ -112,6 +112,28 @@ fn file_of_an_opening_that_lost_the_beginning_follows_the_winner() {
     });
 }
 
+/// By a restore over it, or by mistake. It would take over with what it has.
+#[test]
+fn another_file_in_the_place_of_one_that_follows_is_refused() {
+    let bench = Bench::new();
+    let (db, _) = primary(&bench);
+    let (archive, file) = standby(&bench, "second");
+    let aside = bench.directory.path().join("aside");
+    let follow = || archive.follow(Options::new().readers(1), &file);
+    for _ in 0..2 {
+        let follower = follow().unwrap();
+        wait_until("it has all", || rows(follower.database()) == 10);
+        drop(follower);
+        fs::rename(&file, &aside).unwrap();
+        fs::copy(&aside, &file).unwrap();
+        let refused = follow().err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("another file was put in place"), "{refused}");
+        fs::rename(&aside, &file).unwrap();
+    }
+    let _ = db.close();
+}
+
 /// The primary is stopped, or cut off, by the time of day of two machines that are a day apart.
 #[test]
 fn silent_primary_is_replaced_without_a_copy_and_names_its_successor() {
