@@ -12,7 +12,7 @@
 //! | `replica` | drawn before the first part: whose acknowledgements the file has |
 //! | `is_spoiled` | another program has written to the file |
 //! | `settled` | what the file was at a clean end |
-//! | `inode` | of the file; none before it was first opened |
+//! | `file` | its inode, and its birth in ns since 1970 if that is known: inodes are used again |
 //!
 //! # Algorithm
 //! A group is applied as one commit of SQLite, so after a kill the file has the state of some TXID
@@ -30,6 +30,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use monolite::archive::names::with_ending;
 use serde::{Deserialize, Serialize};
@@ -59,7 +60,7 @@ pub(super) struct Place {
     pub(super) is_spoiled: bool,
     settled: Option<Identity>,
     #[serde(default)]
-    inode: Option<u64>,
+    file: Option<(u64, Option<u64>)>,
 }
 
 impl Place {
@@ -75,7 +76,7 @@ impl Place {
             replica,
             is_spoiled: false,
             settled,
-            inode: None,
+            file: None,
         }
     }
 
@@ -125,12 +126,14 @@ impl Place {
         let file = fs::metadata(path);
         let file =
             file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
-        match self.inode {
+        let born = file.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+        let is = (file.ino(), born.and_then(|it| u64::try_from(it.as_nanos()).ok()));
+        match self.file {
             None => {
-                self.inode = Some(file.ino());
+                self.file = Some(is);
                 self.write(path)?;
             }
-            Some(inode) if inode != file.ino() => {
+            Some(was) if was != is => {
                 let (path, beside) = (path.display(), directory_of(path));
                 return Err(Error::invalid(format!(
                     "another file was put in place of {path}, which followed; put that back, or \

@@ -120,17 +120,26 @@ fn another_file_in_the_place_of_one_that_follows_is_refused() {
     let (archive, file) = standby(&bench, "second");
     let aside = bench.directory.path().join("aside");
     let follow = || archive.follow(Options::new().readers(1), &file);
-    for _ in 0..2 {
+    let has_followed = || {
         let follower = follow().unwrap();
         wait_until("it has all", || rows(follower.database()) == 10);
-        drop(follower);
-        fs::rename(&file, &aside).unwrap();
-        fs::copy(&aside, &file).unwrap();
+    };
+    let is_refused = || {
         let refused = follow().err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().contains("another file was put in place"), "{refused}");
-        fs::rename(&aside, &file).unwrap();
-    }
+    };
+    has_followed();
+    fs::rename(&file, &aside).unwrap();
+    fs::copy(&aside, &file).unwrap();
+    is_refused();
+    fs::rename(&aside, &file).unwrap();
+    has_followed();
+    // A file system gives its inode to the next one.
+    fs::copy(&file, &aside).unwrap();
+    fs::remove_file(&file).unwrap();
+    fs::copy(&aside, &file).unwrap();
+    is_refused();
     let _ = db.close();
 }
 
