@@ -609,12 +609,15 @@ fn is_empty(path: &Path) -> Result<bool> {
 
 /// Nothing is archived where the file at `path` is to follow, or does.
 fn nothing_at(archive: &str, path: &Path) -> Error {
-    let (path, beside) = (path.display(), directory_of(path));
-    let message = format!(
-        "there is nothing at {archive}: check that the store is mounted and a primary has begun; \
-         if a new archive is to begin here, move {path} and {} away first",
-        beside.display()
+    let mut message = format!(
+        "there is nothing at {archive}: check that the store is mounted and a primary has begun"
     );
+    if place::record_of(path).exists() {
+        let (path, beside) = (path.display(), directory_of(path));
+        let beside = beside.display();
+        message +=
+            &format!("; if a new archive is to begin here, move {path} and {beside} away first");
+    }
     Error::new(ErrorKind::NotFound, message)
 }
 
