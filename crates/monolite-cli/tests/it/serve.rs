@@ -51,13 +51,16 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     std::fs::write(directory.path().join("shop.db"), "").unwrap();
     let mut server = Served::start(&[Path::new("--dir"), directory.path()]);
     let url = format!("{}/db/shop/", server.admin);
-    let migrate = |verb: &str| {
+    let begin = |verb: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
-        let output =
-            command.args(["migrate", verb, &url]).current_dir(&directory).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
+        command.args(["migrate", verb, &url]).current_dir(&directory);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
+    let said = |child: std::process::Child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let migrate = |verb: &str| said(begin(verb));
     let verified = migrate("verify");
     assert!(verified.0 == Some(1) && verified.1.contains("0001_t.sql is pending"), "{verified:?}");
     let up = migrate("up");
@@ -87,44 +90,21 @@ fn the_database_of_a_server_is_migrated_by_its_admin_address() {
     let up = migrate("up");
     assert!(up.0 == Some(0) && up.1.contains("0002_n"), "{up:?}");
     assert_eq!(migrate("verify").0, Some(0));
-    terminate(&server.process);
-    assert!(server.process.wait().unwrap().success());
-}
 
-#[test]
-fn a_signal_pauses_the_rebuild_in_a_server_and_says_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let migrations = directory.path().join("migrations");
-    std::fs::create_dir(&migrations).unwrap();
-    let write = |name: &str, sql: &str| std::fs::write(migrations.join(name), sql).unwrap();
-    let first = "CREATE TABLE t(id INTEGER PRIMARY KEY, n);
-        INSERT INTO t WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 1000000)
-        SELECT i, i FROM x";
-    write("0001_t.sql", first);
-    std::fs::write(directory.path().join("shop.db"), "").unwrap();
-    let server = Served::start(&[Path::new("--dir"), directory.path()]);
-    let url = format!("{}/db/shop/", server.admin);
-    let migrate = |verb: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
-        command.args(["migrate", verb, &url]).current_dir(&directory);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
-    };
-    let said = |child: std::process::Child| {
-        let output = child.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-    };
-    assert_eq!(said(migrate("up")).0, Some(0));
     // Each row takes long to check, so the rows are being copied whenever it is looked.
-    let table = "-- monolite: rebuild=t online\nCREATE TABLE t(id INTEGER PRIMARY KEY, n CHECK \
-        (length(replace(hex(zeroblob(50000)), '00', 'ab')) > 0))";
-    write("0002_n.sql", table);
-    let up = migrate("up");
-    while !said(migrate("status")).1.contains("online   0002_n.sql: copying t") {}
+    let slow = "-- monolite: rebuild=t online\nCREATE TABLE t(id INTEGER PRIMARY KEY, n CHECK \
+        (length(replace(hex(zeroblob(50000)), '00', 'ab')) > 0), more)";
+    write("0003_n.sql", slow);
+    let mut up = begin("up");
+    while !migrate("status").1.contains("online   0003_n.sql: copying t") {
+        assert!(up.try_wait().unwrap().is_none(), "it ended: {:?}", said(up));
+    }
     terminate(&up);
     let up = said(up);
     assert!(up.0 == Some(130) && up.1.contains("stopped: the server ends the migr"), "{up:?}");
-    let status = said(migrate("status"));
+    let status = migrate("status");
     assert!(status.1.contains("rows; `migrate up` goes on"), "no rate is told: {status:?}");
-    assert_eq!(said(migrate("abort")).0, Some(0));
+    assert_eq!(migrate("abort").0, Some(0));
+    terminate(&server.process);
+    assert!(server.process.wait().unwrap().success());
 }
