@@ -117,6 +117,9 @@ fn name(bytes: &mut Unstructured<'_>) -> String {
 /// Makes the place, and says whether a database can be opened there.
 fn prepare(directory: &Path, place: u8, name: &str, rest: &[u8]) -> Result<(PathBuf, Can)> {
     let path = directory.join(name);
+    // What other databases' files end with.
+    let taken = ["-wal", "-shm", "-journal", ".monolite-part", "-archive"];
+    let is_taken = taken.iter().any(|ending| name.ends_with(ending));
     // Room for the longest companion's ending.
     let is_usable = name.len() < 240 && !name.contains('\0');
     let plain = directory.join("db");
@@ -157,6 +160,7 @@ fn prepare(directory: &Path, place: u8, name: &str, rest: &[u8]) -> Result<(Path
             fs::write(directory.join("db-shm"), rest)?;
             (plain, Can::Open)
         }
+        _ if is_taken => (path, Can::Not),
         _ => (path, if is_usable { Can::Open } else { Can::Either }),
     })
 }
