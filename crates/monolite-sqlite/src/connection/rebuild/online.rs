@@ -14,10 +14,10 @@
 //! 1. **[`Online::begin`]** makes all that, and tries the swap on the empty table.
 //! 2. The triggers write the keys of changed rows, and no values. `REPLACE` fires none for the rows
 //!    that it deletes, so two look before a row is written which others it is unique against.
-//! 3. **[`Online::step`]** copies the changed rows among those that were copied, then the next
-//!    ones: both by one statement over the old table, limited to some keys. Rows that do not fit
-//!    are found only when all changed ones are out of the new table: an old state of them may be in
-//!    the way.
+//! 3. **[`Online::step`]** gives the changed rows among those that were copied the values that
+//!    differ, replaces those that are not equal then, and copies the next ones by one statement
+//!    over the old table, limited to some keys. Rows that do not fit are found only when all
+//!    changed ones are out of the new table: an old state of them may be in the way.
 //! 4. **[`Online::verify`]** compares each row that is not dirty, on a reader's snapshot.
 //! 5. **[`Online::swap`]** copies the last changed rows, exchanges the two tables in the schema,
 //!    and leaves the rows of the old one to [`Online::clean`], which [`Online::abort`] needs, too.
@@ -45,7 +45,7 @@ use crate::connection::keys::is_missing;
 use crate::names::{self, DIRTY, REBUILD, quoted};
 use crate::scan;
 pub use plan::OnlinePlan;
-use plan::{Unfit, keys_of, triggers, without_key};
+use plan::{KEYS, Unfit, keys_of, list, triggers, without_key};
 
 /// The online rebuild in the file, from [`Connection::online`].
 #[derive(Clone, Copy)]
@@ -417,8 +417,15 @@ impl Online<'_> {
             return Ok((0, Vec::new()));
         }
         let only = |key: &str| format!("{key} IN ({dirty})");
+        let clear = |keys: &str| {
+            raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({keys})"), ())
+        };
+        let updated = plan.update(raw, &only(&quoted(&plan.key)))?;
+        for keys in updated.chunks(KEYS) {
+            clear(&list(keys))?;
+        }
         let (_, left) = plan.copy(self.0, &only, unfit)?;
-        let count = raw.execute(&format!("DELETE FROM main.{DIRTY} WHERE key IN ({dirty})"), ())?;
+        let count = updated.len() + clear(dirty)?;
         self.note_dirty(&left)?;
         Ok((count as u64, left))
     }

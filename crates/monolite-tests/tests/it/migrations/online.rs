@@ -1,6 +1,8 @@
 //! The online rebuild of a table: nothing that is written meanwhile is lost or doubled, whatever
 //! ends it.
 
+mod changed;
+
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;

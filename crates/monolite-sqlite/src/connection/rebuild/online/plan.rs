@@ -1,6 +1,8 @@
 //! Owns how an online rebuild copies rows, which tables it can be done to, and the triggers that
 //! note what changes.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension as _, Result, Row, ffi};
 
 use super::super::attached::{Column, Shape, all, fault};
@@ -19,6 +21,9 @@ const REMEDY: &str = "nothing was lost, and the table is as it was; correct them
 
 /// What to do where the online form cannot do it.
 const OFFLINE: &str = "leave the word online out, and it is rebuilt in one transaction";
+
+/// Keys in one statement: its text stays far below SQLite's limit.
+pub(super) const KEYS: usize = 10_000;
 
 /// What becomes of rows that cannot be in the new table.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +102,87 @@ impl OnlinePlan {
             let text = format!("of {}, {}", self.table, self.with_names(rows));
             return Err(failure(ffi::SQLITE_CONSTRAINT, text));
         }
+        self.refuse_forbidden(raw, only)?;
+        Ok((copied, keys))
+    }
+
+    /// Gives rows of `only` that both tables have the values that differ, which leaves the indexes
+    /// of other columns alone: most changes are of few columns. Gives the keys of those that are as
+    /// they shall be now, by a second look. The others need [`OnlinePlan::copy`]: those that are
+    /// converted, and those that another row may be in the way of.
+    pub(super) fn update(&self, raw: &rusqlite::Connection, only: &str) -> Result<Vec<i64>> {
+        let (fill, key) = (&self.fill, quoted(&self.key));
+        let mut alike: BTreeMap<Vec<usize>, Vec<i64>> = BTreeMap::new();
+        // Zeros are equal, and may have another sign.
+        for (row, columns) in self.differing(raw, only, "OR new.{} IS 0.0")? {
+            alike.entry(columns).or_default().push(row);
+        }
+        let mut done = Vec::new();
+        for (columns, keys) in &alike {
+            let set =
+                columns.iter().map(|at| format!("{} = old.c{at}", quoted(&fill.targets[*at])));
+            let set = set.collect::<Vec<_>>().join(", ");
+            for keys in keys.chunks(KEYS) {
+                let only = format!("{key} IN ({})", list(keys));
+                let update = format!(
+                    "UPDATE OR ABORT main.{SHADOW} AS new SET {set} FROM ({}) AS old WHERE \
+                     new.{key} = old.c{}",
+                    fill.source(&format!(" WHERE {only}")),
+                    fill.key[0]
+                );
+                match (!set.is_empty()).then(|| raw.execute(&update, ())).transpose() {
+                    Err(error) if is_of_row(&error) => continue,
+                    updated => updated?,
+                };
+                self.refuse_forbidden(raw, &|key| format!("{key} IN ({})", list(keys)))?;
+                let same = self.differing(raw, &only, "")?.into_iter();
+                done.extend(same.filter(|it| it.1.is_empty()).map(|it| it.0));
+            }
+        }
+        Ok(done)
+    }
+
+    /// The rows of `only` that both tables have, with the columns that differ.
+    fn differing(
+        &self,
+        raw: &rusqlite::Connection,
+        only: &str,
+        also: &str,
+    ) -> Result<Vec<(i64, Vec<usize>)>> {
+        let (fill, key) = (&self.fill, quoted(&self.key));
+        let differs = fill.targets.iter().enumerate().map(|(at, target)| {
+            let new = format!("new.{}", quoted(target));
+            // What is equal may be of another type, as 1 and 1.0.
+            format!(
+                "{new} COLLATE BINARY IS NOT +old.c{at} OR typeof({new}) IS NOT typeof(old.c{at}) \
+                 {}",
+                also.replace("new.{}", &new)
+            )
+        });
+        let sql = format!(
+            "SELECT new.{key}, {} FROM ({}) AS old JOIN main.{SHADOW} AS new ON new.{key} = \
+             old.c{}",
+            differs.collect::<Vec<_>>().join(", "),
+            fill.source(&format!(" WHERE {only}")),
+            fill.key[0]
+        );
+        all(raw, &sql, (), |row| {
+            let columns = 0..fill.targets.len();
+            let columns = columns.filter_map(|at| match row.get::<_, bool>(at + 1) {
+                Ok(differs) => differs.then_some(Ok(at)),
+                Err(error) => Some(Err(error)),
+            });
+            Ok((row.get(0)?, columns.collect::<Result<_>>()?))
+        })
+    }
+
+    /// # Errors
+    /// `SQLITE_AUTH` with a row that `only` lets through and the SELECT may not convert so.
+    fn refuse_forbidden(
+        &self,
+        raw: &rusqlite::Connection,
+        only: &dyn Fn(&str) -> String,
+    ) -> Result<()> {
         for it in &self.forbidden {
             let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
             let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
@@ -104,7 +190,7 @@ impl OnlinePlan {
                 || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
             refuse(row.map(|_| why()))?;
         }
-        Ok((copied, keys))
+        Ok(())
     }
 
     fn with_names(&self, mut text: String) -> String {
@@ -113,6 +199,11 @@ impl OnlinePlan {
         }
         text.replace(SHADOW, &self.table)
     }
+}
+
+/// `keys` as SQL has them behind `IN`.
+pub(super) fn list(keys: &[i64]) -> String {
+    keys.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Rebuild<'_> {
