@@ -215,7 +215,10 @@ impl Compiled {
         let hosts = "SELECT DISTINCT tbl_name FROM main.sqlite_schema WHERE type = 'trigger'";
         for host in all(connection, hosts, (), |row| row.get::<_, String>(0))? {
             let (failed, reads) = authorizer.reads_of(|| fired(connection, &host));
-            if failed?.is_none() {
+            let mut broken = Vec::new();
+            if failed?.is_some() {
+                broken = broken_triggers(connection, &host)?;
+            } else {
                 let triggers = of_kind(connection, "trigger", &host)?.into_iter();
                 let read =
                     |it: Defined| (format!("the trigger {}", it.name), (reads.clone(), it.sql));
@@ -225,6 +228,7 @@ impl Compiled {
             if fired(connection, &host)?.is_some() {
                 compiled.broken.extend(broken_triggers(connection, &host)?);
             }
+            compiled.broken.extend(broken);
         }
         Ok(compiled)
     }
@@ -247,7 +251,10 @@ impl Compiled {
                 self.reads.insert(what, (reads, sql));
                 Ok(Some(compiled))
             }
-            Err(error) => fault(error).map(|_| None),
+            Err(error) => {
+                self.broken.insert(what, fault(error)?);
+                Ok(None)
+            }
         }
     }
 
@@ -258,7 +265,15 @@ impl Compiled {
         let mut anew = Vec::new();
         for (what, (was, sql)) in &before.reads {
             let is_told = self.broken.contains_key(what) && !before.broken.contains_key(what);
-            let Some((is, _)) = self.reads.get(what).filter(|_| !is_told) else { continue };
+            if is_told {
+                continue;
+            }
+            let Some((is, _)) = self.reads.get(what) else {
+                // With a text in double quotes it was told as broken before.
+                let why = self.broken.get(what).into_iter();
+                anew.extend(why.map(|why| format!("{what} ({why})")));
+                continue;
+            };
             // A module that is connected anew reads its own tables.
             let is_of = |(of, _): &&(String, String)| {
                 of.eq_ignore_ascii_case(table)

@@ -863,6 +863,16 @@ pub(super) const REFUSED: &[Refused] = &[
         &["the view v (gone in it would no longer mean t.gone)"],
     ),
     refused(
+        "a text in double quotes beside a column that is gone",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, gone); CREATE TABLE log(p);
+         CREATE VIEW v AS SELECT \"text\" AS s, gone FROM t;
+         CREATE TRIGGER r AFTER UPDATE ON t WHEN new.gone <> \"text\" BEGIN
+             INSERT INTO log VALUES (new.a); END",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a)",
+        Invalid,
+        &["the trigger r (no such column: new.gone)", "the view v (no such column: gone)"],
+    ),
+    refused(
         "columns that hide the rowid where it has another name",
         "CREATE TABLE t(a); CREATE TABLE o(k); CREATE VIEW v AS SELECT oid, a FROM t;
          CREATE INDEX i ON t(a) WHERE oid > 5;
