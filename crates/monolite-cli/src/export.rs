@@ -13,6 +13,7 @@ mod schema;
 mod target;
 mod translate;
 pub(crate) mod value;
+mod views;
 
 use crate::arguments;
 use crate::backup;
@@ -23,7 +24,7 @@ use crate::{json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use files::Files;
 use map::Plan;
-use monolite::{Options, ReadTx};
+use monolite::{Database, Options, ReadTx};
 use postgres::{Postgres, none_refused};
 use report::{Item, Verdict};
 use rows::{MOST_REFUSED, Refused, Sum};
@@ -169,7 +170,7 @@ pub(crate) fn run(command: &arguments::Export) -> Result<()> {
     let made = target(to, arguments).and_then(|target| match target {
         Ok(postgres) if arguments.follow => follow::run(&db, arguments, postgres, &mut progress),
         target => {
-            let export = |tx: &ReadTx<'_>| export(tx, arguments, target, &mut progress);
+            let export = |tx: &ReadTx<'_>| export(&db, tx, arguments, target, &mut progress);
             Ok(db.with_error::<anyhow::Error>().read(export).wait()?.0)
         }
     });
@@ -217,9 +218,10 @@ fn target(to: &str, arguments: &arguments::ExportPostgres) -> Result<Result<Post
     }
 }
 
-/// Exports what `tx` sees. To follow, it is neither compared nor committed, and the connection is
-/// given back.
+/// Exports what `tx` sees of `db`. To follow, it is neither compared nor committed, and the
+/// connection is given back.
 fn export(
+    db: &Database,
     tx: &ReadTx<'_>,
     arguments: &arguments::ExportPostgres,
     mut target: Result<Postgres, Files>,
@@ -262,12 +264,16 @@ fn export(
         Ok(postgres) => {
             if arguments.verify {
                 plan.report.0.clear();
+                for step in plan.steps.iter().filter(|step| step.kind == "view") {
+                    plan.report.noted(step.kind, &step.name, "");
+                }
             } else {
                 postgres.finish(&mut plan)?;
             }
             seconds.constraints = start.elapsed().as_secs_f64();
             progress.doing = "verifying";
             verify(&postgres, &plan.targets, &sums, progress)?;
+            views::compare(db, &postgres, &mut plan.report, progress)?;
             seconds.verifying = start.elapsed().as_secs_f64() - seconds.constraints;
             postgres.commit()?;
         }

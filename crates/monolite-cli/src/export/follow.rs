@@ -28,7 +28,7 @@ use super::rows::Sum;
 use super::schema::{self, Column, Index, Part, Schema, Table};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
-use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify};
+use super::{Exported, Progress, Source, Stopped, TICK, map, read, verify, views};
 use crate::out::stdout;
 use crate::{arguments, backup, words};
 use anyhow::{Context as _, Error, Result, bail, ensure};
@@ -334,7 +334,8 @@ impl Following {
         postgres: Postgres,
         progress: &mut Progress<'_>,
     ) -> Result<(Postgres, Exported)> {
-        let export = |tx: &ReadTx<'_>| super::export(tx, arguments, Ok(postgres), progress);
+        let db = self.db.with_error();
+        let export = |tx: &ReadTx<'_>| super::export(&db, tx, arguments, Ok(postgres), progress);
         let (mut made, postgres) = self.db.read(export).wait()?;
         let postgres = postgres.expect("it is committed by the switch alone");
         for (at, target) in made.plan.targets.iter().enumerate() {
@@ -485,6 +486,8 @@ impl Following {
         };
         made.sums = self.db.read(read_all).wait()?;
         verify(postgres, &made.plan.targets, &made.sums, progress)?;
+        let report = &mut made.plan.report;
+        views::compare(&self.db.with_error(), postgres, report, progress)?;
         postgres.commit()?;
         postgres.validate(&mut made.plan.report)?;
         made.seconds.verifying = begin.elapsed().as_secs_f64();

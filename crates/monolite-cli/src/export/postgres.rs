@@ -4,14 +4,15 @@
 
 use super::kind::Kind;
 use super::map::{Plan, Step};
-use super::report::Report;
+use super::report::{Report, joined};
 use super::rows::{self, MOST_REFUSED, Refused, Sum};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
-use super::{Progress, Source};
+use super::{Progress, Source, Stopped};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures_util::{SinkExt as _, StreamExt as _, pin_mut};
 use std::io::Cursor;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -256,9 +257,48 @@ impl Postgres {
     /// The checksum of a table as PostgreSQL has it.
     pub(super) fn sum(&self, target: &Target, progress: &mut Progress<'_>) -> Result<Sum> {
         let (names, table) = (target.names(|_| true), quoted(&target.name));
-        let sql = format!("COPY (SELECT {names} FROM {table}) TO STDOUT (FORMAT binary)");
+        self.summed(&table, &format!("SELECT {names} FROM {table}"), Sum::add, progress)
+    }
+
+    /// The types of a view's columns, with commas between them; `None` if it is not there.
+    pub(super) fn types(&self, view: &str) -> Result<Option<String>> {
+        let view = literal(&quoted(view));
+        self.ask(&format!(
+            "SELECT string_agg(atttypid::regtype::text, ',' ORDER BY attnum) FROM pg_attribute \
+             WHERE attrelid = to_regclass({view}) AND attnum > 0"
+        ))
+    }
+
+    /// The checksum of what a view gives by `query`, each row added by `add`; within, why it cannot
+    /// be had.
+    pub(super) fn answers(
+        &self,
+        view: &str,
+        query: &str,
+        add: fn(&mut Sum, &[u8]),
+        patience: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<Result<Sum>> {
+        let patience = patience.as_secs();
+        self.run(&format!("SAVEPOINT asked; SET LOCAL statement_timeout = '{patience}s'"))?;
+        let sum = self.summed(view, query, add, progress);
+        self.run("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")?;
+        match sum {
+            Err(error) if error.is::<Stopped>() => Err(error),
+            sum => Ok(sum),
+        }
+    }
+
+    fn summed(
+        &self,
+        what: &str,
+        query: &str,
+        add: fn(&mut Sum, &[u8]),
+        progress: &mut Progress<'_>,
+    ) -> Result<Sum> {
+        let sql = format!("COPY ({query}) TO STDOUT (FORMAT binary)");
         self.runtime.block_on(async {
-            let failed = |error: tokio_postgres::Error| said(&format!("reading {table}"), &error);
+            let failed = |error: tokio_postgres::Error| said(&format!("reading {what}"), &error);
             let stream = self.client.copy_out(&sql).await.map_err(failed)?;
             pin_mut!(stream);
             let (mut sum, mut rest) = (Sum::default(), Vec::new());
@@ -270,13 +310,13 @@ impl Postgres {
                     (is_begun, at) = (true, HEADER.len());
                 }
                 while let Some(length) = is_begun.then(|| tuple_length(&rest[at..])).flatten() {
-                    sum.add(&rest[at..at + length]);
+                    add(&mut sum, &rest[at..at + length]);
                     at += length;
-                    progress.sometimes(&target.name, sum.rows)?;
+                    progress.sometimes(what, sum.rows)?;
                 }
                 rest.drain(..at);
             }
-            ensure!(rest == TRAILER, "PostgreSQL's answer for {table} is cut off");
+            ensure!(rest == TRAILER, "PostgreSQL's answer for {what} is cut off");
             Ok(sum)
         })
     }
@@ -407,10 +447,6 @@ fn tuple_length(bytes: &[u8]) -> Option<usize> {
         at += 4 + usize::try_from(length).unwrap_or(0);
     }
     (bytes.len() >= at).then_some(at)
-}
-
-fn joined(note: &str, more: &str) -> String {
-    if note.is_empty() { more.to_owned() } else { format!("{note}; {more}") }
 }
 
 /// PostgreSQL's own words.

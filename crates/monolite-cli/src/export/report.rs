@@ -24,6 +24,13 @@ pub(super) struct Item {
     pub(super) note: String,
 }
 
+impl Item {
+    /// Whether it is a view that is there.
+    pub(super) fn is_view(&self) -> bool {
+        self.kind == "view" && self.verdict != Verdict::Lost
+    }
+}
+
 /// All of them.
 #[derive(Default)]
 pub(super) struct Report(pub(super) Vec<Item>);
@@ -46,4 +53,9 @@ impl Report {
     pub(super) fn count(&self, verdict: Verdict) -> u64 {
         self.0.iter().filter(|item| item.verdict == verdict).count() as u64
     }
+}
+
+/// Two notes.
+pub(super) fn joined(note: &str, more: &str) -> String {
+    if note.is_empty() { more.to_owned() } else { format!("{note}; {more}") }
 }

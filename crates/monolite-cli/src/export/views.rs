@@ -1,0 +1,123 @@
+//! Owns the comparison of views: whether both engines answer the same over the same rows. What an
+//! expression means there is known for some, and the rest is seen here.
+
+use super::Progress;
+use super::postgres::Postgres;
+use super::report::{Item, Report, Verdict, joined};
+use super::rows::{self, Sum};
+use super::translate::quoted;
+use anyhow::Result;
+use monolite::rusqlite::types::ValueRef;
+use monolite::{Database, ReadTx};
+use std::time::Duration;
+
+/// How long each side may take for a view.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Compares the views that `report` has as carried, and notes there which differ. `db` has the rows
+/// that PostgreSQL has, and none is written meanwhile.
+pub(super) fn compare(
+    db: &Database,
+    postgres: &Postgres,
+    report: &mut Report,
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    for Item { name, note, verdict, .. } in report.0.iter_mut().filter(|it| it.is_view()) {
+        progress.at(name, 0)?;
+        let Some(types) = postgres.types(name)? else {
+            (*verdict, *note) = (Verdict::Changed, "PostgreSQL does not have it".into());
+            continue;
+        };
+        let there = postgres.answers(name, &query(name, &types), add, PATIENCE, progress)?;
+        let here = db.with_time_limit(PATIENCE).with_error();
+        let here = here.read(|tx| answers(tx, name)).wait();
+        let seen = match (here, there) {
+            (Err(error), _) => format!("not compared: SQLite does not answer it: {error:#}"),
+            (_, Err(error)) => format!("not compared: PostgreSQL does not answer it: {error:#}"),
+            (Ok(here), Ok(there)) if here == there => continue,
+            (Ok(here), Ok(there)) if here.rows == there.rows => {
+                format!("it answers otherwise: {} rows, with other values", here.rows)
+            }
+            (Ok(Sum { rows, .. }), Ok(there)) => {
+                format!("it answers otherwise: {rows} rows here, and {} in PostgreSQL", there.rows)
+            }
+        };
+        (*verdict, *note) = (Verdict::Changed, joined(note, &seen));
+    }
+    Ok(())
+}
+
+/// Asks PostgreSQL for the values of a view as texts, behind a letter for what they are.
+fn query(view: &str, types: &str) -> String {
+    let values = types.split(',').enumerate().map(|(at, name)| match name {
+        "boolean" => format!("'n' || c{at}::int"),
+        "bigint" | "integer" | "smallint" | "numeric" | "double precision" | "real" => {
+            format!("'n' || c{at}::text")
+        }
+        "bytea" => format!("'b' || encode(c{at}, 'hex')"),
+        _ => format!("'t' || c{at}::text"),
+    });
+    let values: Vec<String> = values.collect();
+    let names: Vec<String> = (0..values.len()).map(|at| format!("c{at}")).collect();
+    format!("SELECT {} FROM {} AS v({})", values.join(", "), quoted(view), names.join(", "))
+}
+
+/// Adds a row as PostgreSQL gives it.
+fn add(sum: &mut Sum, tuple: &[u8]) {
+    let mut row = Vec::new();
+    for field in rows::fields(tuple) {
+        match field.and_then(<[u8]>::split_first) {
+            Some((b'n', text)) => {
+                let text = String::from_utf8_lossy(text);
+                let real = || real(text.parse().unwrap_or(f64::NAN));
+                put(&mut row, b'n', text.parse().map_or_else(|_| real(), whole).as_bytes());
+            }
+            Some((kind, value)) => put(&mut row, *kind, value),
+            None => put(&mut row, b'0', b""),
+        }
+    }
+    sum.add(&row);
+}
+
+fn answers(tx: &ReadTx<'_>, view: &str) -> Result<Sum> {
+    let mut statement = tx.prepare(&format!("SELECT * FROM {}", quoted(view)))?;
+    let (count, mut sum, mut tuple) = (statement.column_count(), Sum::default(), Vec::new());
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        tuple.clear();
+        for at in 0..count {
+            match row.get_ref(at)? {
+                ValueRef::Null => put(&mut tuple, b'0', b""),
+                ValueRef::Integer(value) => put(&mut tuple, b'n', whole(value).as_bytes()),
+                ValueRef::Real(value) => put(&mut tuple, b'n', real(value).as_bytes()),
+                ValueRef::Text(value) => put(&mut tuple, b't', value),
+                ValueRef::Blob(value) => {
+                    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+                    put(&mut tuple, b'b', hex.as_bytes());
+                }
+            }
+        }
+        sum.add(&tuple);
+    }
+    Ok(sum)
+}
+
+fn put(row: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    row.push(kind);
+    row.extend((value.len() as u64).to_be_bytes());
+    row.extend_from_slice(value);
+}
+
+fn whole(value: i64) -> String {
+    value.to_string()
+}
+
+/// A real that is an integer is written as one. Others have twelve digits: the order of a sum
+/// changes the last ones.
+#[expect(clippy::cast_possible_truncation, reason = "it is in the range")]
+fn real(value: f64) -> String {
+    if value.trunc() == value && value.abs() < 9.2e18 {
+        return whole(value as i64);
+    }
+    format!("{value:.11e}")
+}
