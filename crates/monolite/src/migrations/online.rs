@@ -40,10 +40,11 @@ use crate::maintenance::Maintenance;
 use crate::pacer::Pacer;
 use crate::tx::Tx;
 
-/// What a step takes while others write: with the commit, a write waits a few milliseconds longer.
+/// What a step takes while others write, with the commit and its sync: it dirties pages all over the
+/// indexes, so that is more than half of it, and what others wait for.
 const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
-/// What a step takes while none does. One that comes then waits for [`AT_ONCE`] of them, once.
+/// What a step takes while none does, without the commit. One that comes then waits for [`AT_ONCE`] of them, once.
 const ALONE: Duration = Duration::from_millis(8);
 
 /// Steps that are under way while none writes, so that they go on while the disk syncs.
@@ -52,7 +53,7 @@ const AT_ONCE: usize = 2;
 /// So many steps after another write none does.
 const QUIET: u32 = 50;
 
-/// How long is rested behind a step while others write, in times of what it took.
+/// How long is rested behind a step while others write, in times of what it took with its commit.
 const RESTS: u32 = 3;
 
 /// Rows of the first step, of the least and of the largest.
@@ -117,45 +118,53 @@ struct Pace {
     most: u32,
     /// Steps since others have waited.
     quiet: u32,
+    rest: Duration,
 }
 
 /// What a step tells of itself.
 struct Taken {
     rows: u64,
+    begun: Stopwatch,
+    /// Without the commit.
     long: Duration,
     /// Members that wait behind it, others of the rebuild, too.
     behind: usize,
 }
 
+impl Taken {
+    fn of(rows: u64, begun: Stopwatch, queue: &WriteQueue) -> Taken {
+        Taken { rows, begun, long: begun.elapsed(), behind: queue.len() }
+    }
+}
+
 impl Pace {
     fn new() -> Pace {
-        Pace { most: ROWS[0], quiet: 0 }
+        Pace { most: ROWS[0], quiet: 0, rest: Duration::ZERO }
     }
 
     fn at_once(&self) -> usize {
         if self.quiet < QUIET { 1 } else { AT_ONCE }
     }
 
+    /// Notes a step that was just acknowledged.
     fn note(&mut self, taken: &Taken) {
         self.quiet = self.quiet.saturating_add(1);
         if taken.behind >= self.at_once() {
             self.quiet = 0;
         }
+        let (target, long) = match self.quiet < QUIET {
+            true => (BESIDE_OTHERS, taken.begun.elapsed()),
+            false => (ALONE, taken.long),
+        };
+        self.rest = if self.quiet < QUIET { long * RESTS } else { Duration::ZERO };
         if taken.rows < u64::from(self.most) / 2 {
             // It says little of how many it could have been.
             return;
         }
-        let target = if self.quiet < QUIET { BESIDE_OTHERS } else { ALONE };
-        let fits = u128::from(taken.rows) * target.as_micros() / taken.long.as_micros().max(1);
+        let fits = u128::from(taken.rows) * target.as_micros() / long.as_micros().max(1);
         let fits = u32::try_from(fits).unwrap_or(u32::MAX);
         let gently = fits.clamp(self.most / 2, self.most.saturating_mul(2));
         self.most = gently.clamp(ROWS[1], ROWS[2]);
-    }
-
-    /// How long is rested behind a step: three times as long as it has kept the writer, while
-    /// others write.
-    fn rest_behind(&self, taken: &Taken) -> Duration {
-        if self.quiet < QUIET { taken.long * RESTS } else { Duration::ZERO }
     }
 }
 
@@ -242,7 +251,7 @@ impl Online<'_> {
                 self.verify(&plan)?;
                 is_verified = true;
             } else if !step.is_behind {
-                self.job.rest(pace.rest_behind(&taken));
+                self.job.rest(pace.rest);
             }
             Ok(false)
         });
@@ -317,10 +326,10 @@ impl Online<'_> {
     ) -> Write<Option<(Step, Rebuilding, Taken)>> {
         let (of, plan, queue) = (Arc::clone(migration), Arc::clone(plan), Arc::clone(self.writes));
         self.among_others(move |tx| {
-            let long = Stopwatch::start();
+            let begun = Stopwatch::start();
             let Some(state) = of.goes_on(tx)? else { return Ok(None) };
             let step = tx.rebuild_online(|online| online.step(&plan, most, left.as_ref()))?;
-            let taken = Taken { rows: step.rows, long: long.elapsed(), behind: queue.len() };
+            let taken = Taken::of(step.rows, begun, &queue);
             Ok(Some((step, state, taken)))
         })
     }
@@ -371,18 +380,17 @@ impl Online<'_> {
         let start = |most: u32| {
             let queue = Arc::clone(self.writes);
             self.among_others(move |tx| {
-                let long = Stopwatch::start();
+                let begun = Stopwatch::start();
                 let is_there =
                     tx.rebuilding()?.is_some_and(|it| it.phase == RebuildPhase::Removing);
                 let is_clean = !is_there || tx.rebuild_online(|online| online.clean(most))?;
-                let taken = Taken { rows: most.into(), long: long.elapsed(), behind: queue.len() };
-                Ok((is_clean, taken))
+                Ok((is_clean, Taken::of(most.into(), begun, &queue)))
             })
         };
         self.steps(start, |(is_clean, taken), pace| {
             pace.note(&taken);
             if !is_clean {
-                self.job.rest(pace.rest_behind(&taken));
+                self.job.rest(pace.rest);
             }
             Ok(is_clean)
         })
