@@ -310,11 +310,12 @@ fn refuse_columns(rebuild: &Rebuild<'_>, new: &Shape, select: Option<&str>) -> R
     let refuse = |why: String| {
         Err(failure(ffi::SQLITE_AUTH, format!("{} is not rebuilt: {why}", rebuild.table)))
     };
-    // By that name a full-text table asks for its contents, and most SQL for rowids.
+    // By that name a full-text table asks for its contents, and most SQL for rowids. By the others
+    // a trigger can write them.
     let hides_rowid = |it: &&Column| {
-        it.name.eq_ignore_ascii_case("rowid")
+        ROWID.iter().any(|name| it.name.eq_ignore_ascii_case(name))
             && new.rowid.as_ref() != Some(&it.name)
-            && rebuild.old.column("rowid").is_none()
+            && rebuild.old.column(&it.name).is_none()
     };
     if let Some(Column { name, .. }) = new.columns.iter().find(hides_rowid) {
         return refuse(format!("a column {name} would hide the rowid; give it another name"));
