@@ -120,10 +120,13 @@ struct Home {
 impl Home {
     fn of(directory: &Path) -> Option<Home> {
         let meta = fs::metadata(directory).ok()?;
-        let since = meta.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
-        let made = since.and_then(|since| u64::try_from(since.as_millis()).ok());
-        Some(Home { inode: meta.ino(), made })
+        Some(Home { inode: meta.ino(), made: made(&meta) })
     }
+}
+
+fn made(meta: &Metadata) -> Option<u64> {
+    let since = meta.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_millis()).ok())
 }
 
 /// Where the history of a file is archived, and how far the file is in it.
@@ -134,8 +137,11 @@ pub(crate) struct Position {
     /// Who has had the file since an epoch was taken for it: the first of them took it, the others
     /// may have taken a later one, of which nothing came.
     pub(super) holders: Vec<Holder>,
-    /// The inode of the file then: a copy of file and record has another.
-    pub(super) inode: u64,
+    /// The inode of the file then: a copy of file and record has another. And when it was made, as
+    /// for a [`Home`].
+    inode: u64,
+    #[serde(default)]
+    made: Option<u64>,
     /// The directory of this record then: a copy of both has another, and where a file was put in
     /// place of the database it is the same.
     #[serde(default)]
@@ -168,6 +174,7 @@ impl Position {
             lineage,
             holders: Vec::new(),
             inode: file.ino(),
+            made: made(file),
             home: None,
             epoch: Epoch(0),
             fence: None,
@@ -227,14 +234,20 @@ impl Position {
     /// Whether another file was put in place of the one that it is of: neither that one, nor a copy
     /// of both.
     pub(super) fn is_of_another(&self, file: &Metadata, directory: &Path) -> bool {
-        self.inode != file.ino() && self.home.is_some() && self.home == Home::of(directory)
+        !self.is_file(file) && self.home.is_some() && self.home == Home::of(directory)
+    }
+
+    /// Whether it is of this file, and not of one that has its number later.
+    pub(super) fn is_file(&self, file: &Metadata) -> bool {
+        let is_known = self.made.is_some() && made(file).is_some();
+        self.inode == file.ino() && (!is_known || self.made == made(file))
     }
 
     /// It is of this file from now on, and of this directory, which is made.
     pub(super) fn is_of(&mut self, file: &Metadata, directory: &Path) -> Result<()> {
         make(directory)
             .map_err(|error| Error::of_io(format!("make {}", directory.display()), error))?;
-        (self.inode, self.home) = (file.ino(), Home::of(directory));
+        (self.inode, self.made, self.home) = (file.ino(), made(file), Home::of(directory));
         Ok(())
     }
 
@@ -279,7 +292,7 @@ impl Position {
     /// has everything then was noted.
     pub(super) fn may_lack(&self, file: &Metadata, wal: Option<Place>) -> bool {
         let is_emptied = self.current.is_none() && self.settled.is_none() && wal.is_none();
-        !(self.follows(file, wal) || is_emptied && self.inode == file.ino())
+        !(self.follows(file, wal) || is_emptied && self.is_file(file))
     }
 
     /// The WAL is about to be emptied, with everything in the database file.
@@ -392,7 +405,9 @@ mod tests {
         // It was being emptied when the process died: the file has everything, if it is that one.
         position.empties();
         assert_eq!(says(&position, None), (false, false));
-        position.inode += 1;
+        position.made = Some(1);
+        assert_eq!(says(&position, None), (false, true), "its number is used again");
+        (position.inode, position.made) = (position.inode + 1, None);
         assert_eq!(says(&position, None), (false, true));
     }
 }

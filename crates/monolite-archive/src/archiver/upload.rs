@@ -3,7 +3,6 @@
 mod copy;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -308,7 +307,7 @@ impl Uploader<'_> {
             return Err(replaced(path));
         }
         let is_released = found.is_some_and(|record| record.state == State::Released);
-        let is_ours = has_record && !is_replaced && (position.inode == file.ino() || is_released);
+        let is_ours = has_record && !is_replaced && (position.is_file(&file) || is_released);
         if let Some(record) = found.filter(|_| !take_over && !is_ours) {
             return Err(of_another(record, position));
         }

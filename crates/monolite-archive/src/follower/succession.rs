@@ -226,8 +226,12 @@ impl Follower {
             return Err(Error::new(ErrorKind::Gap, message));
         }
         let is_below = following.next > fence && following.place.from < fence.get();
-        assert!(following.is_known() && is_below, "the file has the state below the fence");
-        Ok(())
+        if following.is_known() && is_below {
+            return Ok(());
+        }
+        let message = "the archive has lost what it had when this file took over: start again, or \
+                       promote another";
+        Err(Error::new(ErrorKind::Gap, message))
     }
 
     /// Closes the database with everything in its file; what that is then, if nothing else can have

@@ -65,7 +65,8 @@ Keep a file up to date with an archive, for reads by any program on this machine
 A FILE that is not there is restored first; one that has followed the archive before goes on, also \
 after a kill. What the primary archives is there a second or two later. Other programs open FILE \
 with SQLite as usual, in WAL mode, and each of their transactions sees one state of the primary. \
-They must not write to it: that is noticed, and undone by a full copy.
+They must not write to it: that is noticed, and undone by a full copy, unless this was killed: \
+then remove FILE and what is beside it.
 
 It prints how far it is, at the beginning, every ten seconds while something comes, and when \
 something goes wrong. Where the archive has a gap that its files do not bridge, it puts a full \
