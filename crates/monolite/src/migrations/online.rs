@@ -40,11 +40,12 @@ use crate::maintenance::Maintenance;
 use crate::pacer::Pacer;
 use crate::tx::Tx;
 
-/// What a step takes while others write, with the commit and its sync: it dirties pages all over the
-/// indexes, so that is more than half of it, and what others wait for.
+/// What a step takes while others write, with its commit: that syncs pages all over the indexes,
+/// which is more than half of it, and what others wait for.
 const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
-/// What a step takes while none does, without the commit. One that comes then waits for [`AT_ONCE`] of them, once.
+/// What a step takes while none does, without its commit. One that comes then waits for [`AT_ONCE`]
+/// of them, once.
 const ALONE: Duration = Duration::from_millis(8);
 
 /// Steps that are under way while none writes, so that they go on while the disk syncs.
