@@ -113,8 +113,7 @@ impl OnlinePlan {
     pub(super) fn update(&self, raw: &rusqlite::Connection, only: &str) -> Result<Vec<i64>> {
         let (fill, key) = (&self.fill, quoted(&self.key));
         let mut alike: BTreeMap<Vec<usize>, Vec<i64>> = BTreeMap::new();
-        // Zeros are equal, and may have another sign.
-        for (row, columns) in self.differing(raw, only, "OR new.{} IS 0.0")? {
+        for (row, columns) in self.differing(raw, only, true)? {
             alike.entry(columns).or_default().push(row);
         }
         let mut done = Vec::new();
@@ -135,29 +134,29 @@ impl OnlinePlan {
                     updated => updated?,
                 };
                 self.refuse_forbidden(raw, &|key| format!("{key} IN ({})", list(keys)))?;
-                let same = self.differing(raw, &only, "")?.into_iter();
+                let same = self.differing(raw, &only, false)?.into_iter();
                 done.extend(same.filter(|it| it.1.is_empty()).map(|it| it.0));
             }
         }
         Ok(done)
     }
 
-    /// The rows of `only` that both tables have, with the columns that differ.
+    /// The rows of `only` that both tables have, with the columns that differ; with those that
+    /// `may_differ`, too: zeros are equal and may have another sign.
     fn differing(
         &self,
         raw: &rusqlite::Connection,
         only: &str,
-        also: &str,
+        may_differ: bool,
     ) -> Result<Vec<(i64, Vec<usize>)>> {
         let (fill, key) = (&self.fill, quoted(&self.key));
         let differs = fill.targets.iter().enumerate().map(|(at, target)| {
             let new = format!("new.{}", quoted(target));
             // What is equal may be of another type, as 1 and 1.0.
-            format!(
-                "{new} COLLATE BINARY IS NOT +old.c{at} OR typeof({new}) IS NOT typeof(old.c{at}) \
-                 {}",
-                also.replace("new.{}", &new)
-            )
+            let differs = format!(
+                "{new} COLLATE BINARY IS NOT +old.c{at} OR typeof({new}) IS NOT typeof(old.c{at})"
+            );
+            if may_differ { format!("{differs} OR {new} IS 0.0") } else { differs }
         });
         let sql = format!(
             "SELECT new.{key}, {} FROM ({}) AS old JOIN main.{SHADOW} AS new ON new.{key} = \
