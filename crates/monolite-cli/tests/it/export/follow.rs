@@ -1,6 +1,6 @@
 //! `--follow`: an application that goes on while its database is exported.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +25,7 @@ const SCHEMA: &str = "
         WITHOUT ROWID;
     CREATE TABLE code(id INTEGER PRIMARY KEY, a INTEGER UNIQUE, g TEXT AS ('g' || a));
     CREATE VIEW big AS SELECT id FROM parent WHERE n > 10;
+    CREATE VIEW texts AS SELECT q || '' AS w FROM (SELECT n > 10 AS q FROM parent) AS z;
     WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x WHERE i < 2000)
     INSERT INTO parent SELECT i, 'p' || i, i FROM x;
     INSERT INTO child(parent, v) SELECT id, id / 2.0 FROM parent;
@@ -98,7 +99,7 @@ impl Follower {
             ])
             .args(words)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("it works");
@@ -137,6 +138,8 @@ impl Follower {
         for line in self.lines.by_ref() {
             self.said.push_str(&line.expect("it works"));
         }
+        let mut report = self.child.stdout.take().expect("it works");
+        report.read_to_string(&mut self.said).expect("it works");
         (self.child.wait().expect("it works").code(), self.said)
     }
 }
@@ -207,6 +210,7 @@ fn no_change_before_the_switch_is_lost_or_doubled_and_none_is_made_after_it() {
         let refusal = writer.join().unwrap();
         // A collation is not carried.
         assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains("view texts: it answers otherwise"), "{said}");
         refusal
     });
     assert!(refusal.contains("this database has moved to PostgreSQL"), "{refusal}");

@@ -65,3 +65,18 @@ fn the_rest_of_the_row_is_left_as_it_is() {
     db.close().unwrap();
     assert_eq!(of("t"), (8, key));
 }
+
+#[test]
+fn a_change_that_converts_a_column_of_a_foreign_key_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, p INTEGER REFERENCES p(id))";
+    let schema =
+        format!("CREATE TABLE p(id INTEGER PRIMARY KEY); INSERT INTO p VALUES (1); {table}");
+    let all = online(&format!("{table}; SELECT id, n, p + (n = 7) AS p FROM t;"));
+    let db = begun(&path, &schema, "i, 0, 1", &all);
+    write(&db, "UPDATE t SET n = 7 WHERE id = 1").unwrap();
+    let refused = all.up(&db).wait().unwrap_err().to_string();
+    assert!(refused.contains("the row 1 of t: the new table gets another p"), "{refused}");
+    db.close().unwrap();
+}
