@@ -4,8 +4,11 @@
 use std::path::Path;
 use std::{fs, io};
 
-/// Of the lines that a panic prints, no more are kept.
-const LINES: usize = 3;
+/// Of the lines that a panic prints, no more are kept, as one.
+const LINES: usize = 4;
+
+/// What a panic prints behind its message, when backtraces are on.
+const BEHIND: &str = "stack backtrace:";
 
 /// Where a run of the tests leaves what failed, for the gate behind it, relative to the root.
 const FILE: &str = "target/failed-tests.txt";
@@ -32,10 +35,15 @@ impl Failures {
         } else if self.listing && line.starts_with("thread '") && line.contains(" panicked at ") {
             self.of_a_panic = LINES;
         }
-        if self.of_a_panic > 0 {
-            self.of_a_panic -= 1;
-            self.told.push(format!("  {line}"));
+        if line == BEHIND {
+            self.of_a_panic = 0;
         }
+        match (self.of_a_panic, self.told.last_mut()) {
+            (0, _) => return,
+            (1..LINES, Some(told)) => told.extend([" ", line.trim()]),
+            _ => self.told.push(format!("  {line}")),
+        }
+        self.of_a_panic -= 1;
     }
 
     pub(super) fn told(&self) -> String {
@@ -79,6 +87,13 @@ thread 'a::bad' (17) panicked at crates/a/src/lib.rs:3:5:
 assertion `left == right` failed
   left: 1
  right: 2
+stack backtrace:
+
+---- a::worse stdout ----
+thread 'a::worse' (18) panicked at crates/a/src/lib.rs:9:5:
+told
+stack backtrace:
+   0: main
 
 failures:
     a::bad
@@ -93,8 +108,9 @@ thread 'other' panicked at elsewhere:1:1:
         OUTPUT.lines().for_each(|line| failures.add(line));
         let told = failures.told();
         let expected = "test a::bad ... FAILED\n  \
-                        thread 'a::bad' (17) panicked at crates/a/src/lib.rs:3:5:\n  \
-                        assertion `left == right` failed\n    left: 1";
+                        thread 'a::bad' (17) panicked at crates/a/src/lib.rs:3:5: \
+                        assertion `left == right` failed left: 1 right: 2\n  \
+                        thread 'a::worse' (18) panicked at crates/a/src/lib.rs:9:5: told";
         assert_eq!(told, expected);
     }
 
