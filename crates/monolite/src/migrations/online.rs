@@ -44,6 +44,10 @@ use crate::tx::Tx;
 /// which is more than half of it, and what others wait for.
 const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
+/// The commit of a step is counted as at most so many times the rest of it: what others have
+/// written is in the same commit, which may take much longer.
+const COMMIT: u32 = 3;
+
 /// What a step takes while none does, without its commit. One that comes then waits for [`AT_ONCE`]
 /// of them, once.
 const ALONE: Duration = Duration::from_millis(8);
@@ -154,7 +158,7 @@ impl Pace {
             self.quiet = 0;
         }
         let (target, long) = match self.quiet < QUIET {
-            true => (BESIDE_OTHERS, taken.begun.elapsed()),
+            true => (BESIDE_OTHERS, taken.begun.elapsed().min(taken.long * (1 + COMMIT))),
             false => (ALONE, taken.long),
         };
         self.rest = if self.quiet < QUIET { long * RESTS } else { Duration::ZERO };
