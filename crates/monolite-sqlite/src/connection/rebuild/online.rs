@@ -457,6 +457,9 @@ impl Online<'_> {
             let differs = plan.fill.targets.iter().enumerate().map(|(at, target)| {
                 format!("new.{} COLLATE BINARY IS NOT +old.c{at}", quoted(target))
             });
+            // By groups: SQLite takes no more than 1,000 in a row.
+            let differs: Vec<_> = differs.collect();
+            let differs = differs.chunks(100).map(|some| format!("({})", some.join(" OR ")));
             let at = plan.fill.key[0];
             let find = format!(
                 "SELECT old.c{at} FROM ({}) AS old LEFT JOIN main.{SHADOW} AS new ON new.{key} = \

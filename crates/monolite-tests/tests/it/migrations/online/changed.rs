@@ -80,3 +80,18 @@ fn a_change_that_converts_a_column_of_a_foreign_key_is_refused() {
     assert!(refused.contains("the row 1 of t: the new table gets another p"), "{refused}");
     db.close().unwrap();
 }
+
+#[test]
+fn rows_of_many_columns_are_copied_and_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    let columns: String = (0..1_900).map(|n| format!(", c{n} INTEGER")).collect();
+    let schema = format!("CREATE TABLE t(id INTEGER PRIMARY KEY{columns})");
+    write(&db, &format!("{schema}; INSERT INTO t(id, c1899) VALUES (1, 5), (2, 6)")).unwrap();
+    online(&schema.replace("c1899 INTEGER", "c1899 TEXT NOT NULL")).up(&db).wait().unwrap();
+    let sum = db.read(|tx| {
+        tx.query_row("SELECT group_concat(c1899) FROM t", (), |row| row.get::<_, String>(0))
+    });
+    assert_eq!(sum.wait().unwrap(), "5,6");
+    db.close().unwrap();
+}
