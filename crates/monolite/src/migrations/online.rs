@@ -231,7 +231,8 @@ impl Online<'_> {
             }
         };
         let Some(plan) = self.alone(begin)? else { return Ok(false) };
-        let (mut is_verified, mut failures) = (false, 0);
+        // The schema with which rows were compared.
+        let (mut verified, mut failures) = (None, 0);
         // Rows that do not fit: they are looked at again in the end, when all are known.
         let left = RefCell::new(BTreeSet::new());
         let start = |most| self.step(migration, &plan, most, Some(left.borrow().clone()));
@@ -247,14 +248,14 @@ impl Online<'_> {
                 let all = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(pace.most);
                 self.step(migration, &plan, all, None).wait()?;
                 left.borrow_mut().clear();
-            } else if is_even && is_verified {
+            } else if is_even && verified == Some(step.schema) {
                 let most = (pace.most / AT_SWAP) << failures.min(8);
                 failures += 1;
-                return self.swap(migration, &plan, table, most);
+                return self.swap(migration, &plan, table, (most, step.schema));
             }
             if is_even {
                 self.verify(&plan)?;
-                is_verified = true;
+                verified = Some(step.schema);
             } else if !step.is_behind {
                 self.job.rest(pace.rest);
             }
@@ -358,22 +359,21 @@ impl Online<'_> {
         Ok(())
     }
 
-    /// Exchanges the tables and notes the migration, if at most `most` rows have changed; tells
-    /// whether it did.
+    /// Exchanges the tables and notes the migration, if at most so many rows have changed, and the
+    /// schema is the one with this number; tells whether it did.
     fn swap(
         &self,
         migration: &Arc<Migration>,
         plan: &Arc<OnlinePlan>,
         table: &str,
-        most: u32,
+        at: (u32, i64),
     ) -> Result<bool> {
         let (of, plan, table) = (Arc::clone(migration), Arc::clone(plan), table.to_owned());
         self.alone(move |tx| {
             if of.goes_on(tx)?.is_none() {
                 return Ok(true);
             }
-            let is_there =
-                tx.rebuild_online(|online| online.swap(&plan, (&of.sql, &table), most))?;
+            let is_there = tx.rebuild_online(|online| online.swap(&plan, (&of.sql, &table), at))?;
             if is_there {
                 tx.note_migration(of.number, &of.name, &of.checksum)?;
             }
@@ -482,8 +482,13 @@ impl Migration {
         tx.rebuild_online(|online| {
             let sql = (&*self.sql, table);
             let plan = online.begin(self.key(), sql, 0)?;
-            while !online.step(&plan, u32::MAX, None)?.is_copied {}
-            let is_swapped = online.swap(&plan, sql, u32::MAX)?;
+            let schema = loop {
+                let step = online.step(&plan, u32::MAX, None)?;
+                if step.is_copied {
+                    break step.schema;
+                }
+            };
+            let is_swapped = online.swap(&plan, sql, (u32::MAX, schema))?;
             assert!(is_swapped, "all is copied");
             while !online.clean(u32::MAX)? {}
             Ok(())
@@ -497,4 +502,31 @@ fn stranger(it: &Rebuilding) -> String {
          it back, or abort the rebuild (Migrations::abort, or monolite migrate abort)",
         it.table, it.name
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_exchanged_only_with_the_schema_they_were_compared_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Database::open(directory.path().join("db")).unwrap();
+        let sql = "-- monolite: rebuild=t online\nCREATE TABLE t(id INTEGER PRIMARY KEY, a, b);";
+        let all = Migrations::new().with("0001_t.sql", sql).unwrap();
+        let migration = Arc::clone(&all.list[0]);
+        let swapped = db.write(move |tx| {
+            tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")?;
+            let of = (&*migration.sql, "t");
+            let plan = tx.rebuild_online(|online| online.begin(migration.key(), of, 0))?;
+            let step = || tx.rebuild_online(|online| online.step(&plan, 10, None));
+            let swap = |schema| tx.rebuild_online(|online| online.swap(&plan, of, (10, schema)));
+            let before = step()?.schema;
+            // A trigger that hides a change can have been there and be gone again.
+            tx.execute_batch("CREATE TABLE other(x); DROP TABLE other")?;
+            Ok::<_, Error>((swap(before)?, swap(step()?.schema)?))
+        });
+        assert_eq!(swapped.wait().unwrap(), (false, true));
+        db.close().unwrap();
+    }
 }

@@ -109,6 +109,12 @@ pub struct Step {
     pub is_copied: bool,
     /// The keys of rows that cannot be in the new table, and count as changed.
     pub left: Vec<i64>,
+    /// SQLite's number of the schema.
+    pub schema: i64,
+}
+
+fn schema_number(raw: &rusqlite::Connection) -> Result<i64> {
+    raw.pragma_query_value(None, "schema_version", |row| row.get(0))
 }
 
 /// Gives the keys of changed rows, but those in `left`; more conditions can be behind it.
@@ -379,7 +385,8 @@ impl Online<'_> {
             self.check_schema(&plan.table)?;
             let raw = self.0.raw();
             let from: Option<i64> = self.get("from")?;
-            let mut step = Step { is_copied: from.is_none(), ..Step::default() };
+            let schema = schema_number(raw)?;
+            let mut step = Step { is_copied: from.is_none(), schema, ..Step::default() };
             // Those behind it are copied with all others.
             let before = from.map_or_else(String::new, |it| format!(" AND key < {it}"));
             let dirty = dirty(left) + &before;
@@ -489,12 +496,18 @@ impl Online<'_> {
         })
     }
 
-    /// Puts the new table in the place of the old one, if all rows are copied and at most `most`
-    /// have changed since; tells whether it did.
+    /// Puts the new table in the place of the old one, if all rows are copied, at most `most` have
+    /// changed since, and the schema still has the number `schema`: another schema can have hidden
+    /// changes from the triggers while rows were compared. Tells whether it did.
     ///
     /// # Errors
     /// As [`Online::step`], and as [`Online::begin`] for what works no more.
-    pub fn swap(self, plan: &OnlinePlan, (sql, table): (&str, &str), most: u32) -> Result<bool> {
+    pub fn swap(
+        self,
+        plan: &OnlinePlan,
+        (sql, table): (&str, &str),
+        (most, schema): (u32, i64),
+    ) -> Result<bool> {
         let declared = Declared::read(self.0, sql, table)?;
         let creation = declared.creation()?;
         let raw = self.0.raw();
@@ -503,7 +516,8 @@ impl Online<'_> {
             let count =
                 format!("SELECT count(*) FROM (SELECT 1 FROM main.{DIRTY} LIMIT {most} + 1)");
             let changed: u32 = raw.query_row(&count, (), |row| row.get(0))?;
-            Ok::<_, rusqlite::Error>(self.get::<i64>("from")?.is_none() && changed <= most)
+            let is_copied = self.get::<i64>("from")?.is_none();
+            Ok::<_, rusqlite::Error>(is_copied && changed <= most && schema_number(raw)? == schema)
         })?;
         if !is_ready {
             return Ok(false);
@@ -587,11 +601,11 @@ impl Online<'_> {
         drops.iter().try_for_each(|sql| raw.execute_batch(sql))
     }
 
-    /// What must stay as it is: the table, its indexes, and all that is ours.
+    /// What must stay as it is: the table, its indexes and triggers, and all that is ours.
     fn schema(self, table: &str) -> Result<String> {
         let sql = "SELECT coalesce(group_concat(sql, ';'), '') FROM (SELECT sql FROM \
-                   main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', \
-                   'index') OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name)";
+                   main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type <> 'view' \
+                   OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name)";
         self.0.raw().query_row(sql, [table], |row| row.get(0))
     }
 
@@ -599,8 +613,8 @@ impl Online<'_> {
         let is_same = self.get::<String>("schema")? == Some(self.schema(table)?);
         Ok((!is_same).then(|| {
             format!(
-                "{table}, an index of it or what the engine has made for it was changed while it \
-                 is rebuilt online; the table has all its rows: abort the rebuild \
+                "{table}, an index or trigger of it or what the engine has made for it was changed \
+                 while it is rebuilt online; the table has all its rows: abort the rebuild \
                  (Migrations::abort, or monolite migrate abort), and begin it again"
             )
         }))

@@ -468,8 +468,10 @@ fn a_table_that_was_changed_meanwhile_is_not_exchanged() {
              WHERE n > 5; CREATE INDEX t_e ON t(lower(u))"
         )
     });
+    let trigger = "CREATE TRIGGER late BEFORE INSERT ON t BEGIN SELECT RAISE(IGNORE); END";
+    let index = "CREATE INDEX late ON t(n)";
     for (at, change) in
-        ["ALTER TABLE t ADD late", "CREATE INDEX late ON t(n)", "DROP INDEX t_p", &again]
+        ["ALTER TABLE t ADD late", index, trigger, "DROP INDEX t_p", "DROP TRIGGER t_log", &again]
             .into_iter()
             .enumerate()
     {
