@@ -56,6 +56,10 @@ pub use succession::{Succession, Takeover};
 const BARRED: &str = "it may not take over: the leader record lists others, which have all that \
                       was acknowledged; it may once it streams from the primary and has that, too";
 
+/// Why a follower that waits for its turn never gets it, in words.
+const NO_LEASE: &str = "it does not take over by itself: the archive's primary has no lease, so \
+                        nothing tells that it is gone; give it one, or monolite promote a file";
+
 /// A database that follows an archive: what its primary has archived is here a moment later, in a
 /// file of its own, for reads.
 ///
@@ -131,7 +135,8 @@ pub struct FollowerStats {
     /// known what the file has: 32 hexadecimal digits. `None` before it first streams.
     pub replica: Option<String>,
     /// Why it may not take over, if that has been so for 5 s: the leader record lists replicas, and
-    /// not this one.
+    /// not this one, or the primary that it waits to replace has no lease. Or why its last attempt
+    /// failed, if nothing was heard of a primary since.
     pub barred: Option<String>,
     /// Parts that were applied of streams since it was opened.
     pub parts: u64,
@@ -164,8 +169,12 @@ struct Progress {
     record: Option<Record>,
     /// Which replica this is, while it is known what the file has.
     replica: Option<ReplicaId>,
-    /// Since when the record lists others alone.
-    barred_since: Option<Instant>,
+    /// Since when it may not take over, and why.
+    barred_since: Option<(Instant, &'static str)>,
+    /// Whether it takes over when there is no primary.
+    waits: bool,
+    /// Why its last attempt failed, and over which record.
+    failed_claim: Option<(Record, String)>,
     /// Why it follows no more.
     over: Option<Error>,
     is_ending: bool,
@@ -263,8 +272,13 @@ impl Follower {
         let whole = |ms| u64::try_from(ms).unwrap_or(u64::MAX);
         let (lag_ms, age_ms) = (whole(behind), age.map(whole));
         let replica = progress.replica.map(|replica| replica.to_string());
-        let barred = progress.barred_since.filter(|since| since.elapsed() >= PATIENCE);
-        let barred = barred.map(|_| BARRED.to_owned());
+        let barred = progress.barred_since.filter(|(since, _)| since.elapsed() >= PATIENCE);
+        let failed = || {
+            let (record, why) = progress.failed_claim.as_ref()?;
+            let is_over_it = progress.record.as_ref() == Some(record);
+            is_over_it.then(|| format!("it cannot take over: {why}"))
+        };
+        let barred = barred.map(|(_, why)| why.to_owned()).or_else(failed);
         let FollowerStats { txid, newest, .. } = progress.stats;
         // All behind it are fences, which have nothing to apply.
         let newest = if progress.reached < newest { newest } else { txid };
@@ -438,12 +452,18 @@ impl Archive {
 }
 
 impl Progress {
-    /// Notes whether the record lists others alone.
-    fn look_at_list(&mut self) {
+    /// Notes whether the record keeps it from taking over.
+    fn look_for_bars(&mut self) {
         let listed = self.record.as_ref().map_or(&[][..], |record| &record.replicas);
-        let is_barred =
-            !listed.is_empty() && !self.replica.is_some_and(|replica| listed.contains(&replica));
-        self.barred_since = is_barred.then(|| self.barred_since.unwrap_or_else(Instant::now));
+        let is_listed = self.replica.is_some_and(|replica| listed.contains(&replica));
+        let has_lease = self.record.as_ref().is_none_or(|record| record.has_lease);
+        let why = match () {
+            () if !listed.is_empty() && !is_listed => Some(BARRED),
+            () if self.waits && !has_lease => Some(NO_LEASE),
+            () => None,
+        };
+        let before = self.barred_since.filter(|before| Some(before.1) == why);
+        self.barred_since = before.or(why.map(|why| (Instant::now(), why)));
     }
 
     /// As [`Follower::has`].
@@ -504,7 +524,7 @@ impl Shared {
         progress.stats.primary = record.map_or_else(String::new, |record| record.address.clone());
         progress.stats.has_lease = record.is_some_and(|record| record.has_lease);
         progress.record = record.cloned();
-        progress.look_at_list();
+        progress.look_for_bars();
     }
 
     /// There is something newer, to which files of so many bytes lead.

@@ -165,7 +165,15 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     }
     let follower = archive.follow(Options::new(), file)?;
     tell_orphan(&follower, file)?;
-    let goes_on = || !is_stopped.load(Ordering::Relaxed);
+    let said = RefCell::new(None);
+    let goes_on = || {
+        let barred = follower.stats().barred;
+        if let Some(why) = barred.as_ref().filter(|_| *said.borrow() != barred) {
+            let _ = writeln!(io::stderr(), "{why}");
+            said.replace(barred);
+        }
+        !is_stopped.load(Ordering::Relaxed)
+    };
     let when = if *lose_replicated { Takeover::Forced } else { Takeover::Now };
     let Some(claimed) = follower.claim(when, &goes_on)? else {
         bail!("stopped; a primary that was there may have been fenced: the same command goes on");

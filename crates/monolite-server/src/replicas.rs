@@ -302,7 +302,7 @@ pub(crate) fn figures(it: &FollowerStats) -> [(&'static str, &'static str, Optio
         ("copies_total", "Full copies that were put in place", is(it.copies)),
         ("is_streaming", "Whether it streams from the primary now", is(it.is_streaming.into())),
         ("streamed_parts_total", "Parts of streams that were applied", is(it.parts)),
-        ("is_barred", "Whether it may not take over, as others are listed", is(barred)),
+        ("is_barred", "Whether it may not or cannot take over", is(barred)),
         ("is_failing", "Whether it does not follow now", is(it.last_error.is_some().into())),
     ]
 }

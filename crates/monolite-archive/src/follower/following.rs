@@ -328,7 +328,7 @@ impl Following {
         let replica = self.place.replica.filter(|_| self.is_known());
         let mut progress = self.shared.progress();
         progress.replica = replica;
-        progress.look_at_list();
+        progress.look_for_bars();
     }
 
     /// Whether a file that may have everything up to `to` has nothing from behind `newest`.

@@ -98,6 +98,11 @@ impl Follower {
         goes_on: &dyn Fn() -> bool,
     ) -> monolite::Result<Option<Succession>> {
         let mut pace = Standing { follower: self, when, goes_on, replica: None };
+        {
+            let mut progress = self.shared.progress();
+            progress.waits = when == Takeover::WhenVacant;
+            progress.look_for_bars();
+        }
         while pace.goes_on() {
             let (record, replica) = {
                 let progress = self.shared.progress();
@@ -269,6 +274,20 @@ impl Standing<'_> {
         };
         !is_over && (self.goes_on)()
     }
+
+    /// Keeps why an attempt failed: reads fail for the thread that follows, too, which tells it.
+    fn note(&self, request: &Request, reply: &Reply) {
+        let is_answer =
+            |error: &Error| matches!(error.kind(), ErrorKind::Exists | ErrorKind::Conflict);
+        if let Reply::Failed(error) = reply
+            && !request.is_read()
+            && !is_answer(error)
+        {
+            let mut progress = self.follower.shared.progress();
+            let record = progress.record.clone();
+            progress.failed_claim = record.map(|record| (record, error.to_string()));
+        }
+    }
 }
 
 impl Pace for Standing<'_> {
@@ -297,18 +316,21 @@ impl Pace for Standing<'_> {
 
     /// A request may hang for as long as a mount does: one under way at a stop is left to itself.
     fn ask(&mut self, _: &dyn Store, _: &Layout, request: &Request) -> Option<Reply> {
-        let (archive, request) = (self.follower.shared.archive.clone(), request.clone());
+        let (archive, asked) = (self.follower.shared.archive.clone(), request.clone());
         let (answers, answer) = mpsc::sync_channel(1);
         let asks = thread::Builder::new().name("monolite-claim".into()).spawn(move || {
             // After a stop nothing waits for the answer.
-            let _ = answers.send(carry_out(&*archive.store, &archive.layout, &request));
+            let _ = answers.send(carry_out(&*archive.store, &archive.layout, &asked));
         });
         if let Err(error) = asks {
             return Some(Reply::Failed(Error::of_io("start a thread", error)));
         }
         loop {
             match answer.recv_timeout(LOOK) {
-                Ok(reply) => return Some(reply),
+                Ok(reply) => {
+                    self.note(&request, &reply);
+                    return Some(reply);
+                }
                 Err(RecvTimeoutError::Timeout) if self.goes_on() => {}
                 Err(_) => return None,
             }

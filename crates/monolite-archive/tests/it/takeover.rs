@@ -1,6 +1,7 @@
 //! A follower that becomes the primary: when it may, when not, and what a kill or a store that
 //! fails leaves at each step. The torture does it with processes.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -327,6 +328,50 @@ fn promotion_that_ends_at_any_request_leaves_a_file_that_follows() {
     next.close().unwrap();
     assert_eq!((count(&bench.restored()), snapshots(&bench)), (11, 1));
     let _ = db.close();
+}
+
+/// Waits for its turn, until it says why it does not come.
+fn barred(follower: &Follower) -> String {
+    let (until, said) = (Instant::now() + Duration::from_secs(30), RefCell::new(None));
+    let goes_on = || {
+        said.replace(follower.stats().barred);
+        said.borrow().is_none() && Instant::now() < until
+    };
+    assert!(follower.claim(Takeover::WhenVacant, &goes_on).unwrap().is_none());
+    said.take().expect("it says why")
+}
+
+#[test]
+fn standby_that_waits_for_nothing_says_so() {
+    let bench = Bench::new();
+    // As with keys that only read.
+    let store = FaultyStore::new(bench.store(), |call: Call<'_>| match call {
+        Call::Get(_) | Call::List(_) => Fault::None,
+        _ => Fault::LostRequest,
+    });
+    let reads = Archive::of(Arc::new(store), Layout::directory()).lease(Some(LEASE));
+    let (db, is_away) = primary(&bench);
+    let follow = |archive: Archive, name: &str| {
+        let file = bench.directory.path().join(name);
+        let follower = archive.follow(Options::new().readers(1), &file).unwrap();
+        wait_until("it has listed", || follower.stats().epoch > 0);
+        follower
+    };
+    let follower = follow(reads, "second.db");
+    is_away.store(true, Ordering::Relaxed);
+    let why = barred(&follower);
+    assert!(why.starts_with("it cannot take over: "), "{why}");
+    follower.close().unwrap();
+    let _ = db.close();
+    let bench = Bench::new();
+    fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
+    let db = open(bench.archive().lease(None), &bench.file());
+    create(&db);
+    let follower = follow(bench.archive().lease(Some(LEASE)), "third.db");
+    let why = barred(&follower);
+    assert!(why.contains("the archive's primary has no lease"), "{why}");
+    follower.close().unwrap();
+    db.close().unwrap();
 }
 
 /// It reads the leader record, and no slot.

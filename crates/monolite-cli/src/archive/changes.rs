@@ -113,7 +113,11 @@ fn show_taken(url: &str, adopted: &Adopted, arguments: &Adopt) -> Result<()> {
     writeln!(out, "{url}: taken over in epoch {epoch}, and fenced at TXID {fence}")?;
     match &arguments.database {
         Some(file) => writeln!(out, "{} goes on when it is opened with it", file.display())?,
-        None => writeln!(out, "to go on with another file, open it with Archive::take_over")?,
+        None => writeln!(
+            out,
+            "to go on with another file: monolite promote {url} FILE, or open it with \
+             Archive::take_over"
+        )?,
     }
     Ok(out.flush()?)
 }
