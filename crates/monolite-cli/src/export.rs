@@ -275,6 +275,7 @@ fn export(
             verify(&postgres, &plan.targets, &sums, progress)?;
             views::compare(db, &postgres, &mut plan.report, progress)?;
             seconds.verifying = start.elapsed().as_secs_f64() - seconds.constraints;
+            progress.at("all", 0)?;
             postgres.commit()?;
         }
         Err(files) => {

@@ -119,6 +119,17 @@ fn parameter(text: &str) -> usize {
     end
 }
 
+/// The length of what an exponent has behind `number`, if that ends in one: a sign and digits.
+fn exponent(number: &str, behind: &str) -> usize {
+    let is_hex = number.starts_with("0x") || number.starts_with("0X");
+    let digits = match behind.strip_prefix(['+', '-']) {
+        Some(digits) if !is_hex && number.ends_with(['e', 'E']) => digits,
+        _ => return 0,
+    };
+    let count = run(digits, |sign| sign.is_ascii_digit());
+    if count > 0 { 1 + count } else { 0 }
+}
+
 impl<'s> Iterator for Scan<'s> {
     type Item = Token<'s>;
 
@@ -143,7 +154,8 @@ impl<'s> Iterator for Scan<'s> {
             ':' | '@' | '$' | '#' => (TokenKind::Parameter, parameter(rest)),
             '0'..='9' => {
                 let is_part = |sign: char| sign.is_ascii_alphanumeric() || "_.".contains(sign);
-                (TokenKind::Number, run(rest, is_part))
+                let number = run(rest, is_part);
+                (TokenKind::Number, number + exponent(&rest[..number], &rest[number..]))
             }
             _ if is_of_word(first) => (TokenKind::Word, run(rest, is_of_word)),
             _ => (TokenKind::Sign(first as u8), 1),

@@ -8,7 +8,7 @@ use super::report::{Report, joined};
 use super::rows::{self, MOST_REFUSED, Refused, Sum};
 use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
-use super::{Progress, Source, Stopped};
+use super::{Progress, Source, Stopped, TICK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use futures_util::{SinkExt as _, StreamExt as _, pin_mut};
 use std::io::Cursor;
@@ -27,6 +27,22 @@ const TRAILER: &[u8] = &[0xff, 0xff];
 
 /// How much is sent at once: enough that a message's own cost is small.
 const CHUNK: usize = 256 << 10;
+
+/// Waits for `future`, or until the user asks to stop.
+async fn unless_stopped<T>(
+    what: &str,
+    rows: u64,
+    future: impl Future<Output = T>,
+    progress: &mut Progress<'_>,
+) -> Result<T> {
+    pin_mut!(future);
+    loop {
+        if let Ok(done) = tokio::time::timeout(TICK, &mut future).await {
+            return Ok(done);
+        }
+        progress.at(what, rows)?;
+    }
+}
 
 /// The connection, with the transaction.
 pub(super) struct Postgres {
@@ -282,11 +298,24 @@ impl Postgres {
         let patience = patience.as_secs();
         self.run(&format!("SAVEPOINT asked; SET LOCAL statement_timeout = '{patience}s'"))?;
         let sum = self.summed(view, query, add, progress);
-        self.run("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")?;
-        match sum {
-            Err(error) if error.is::<Stopped>() => Err(error),
-            sum => Ok(sum),
+        match &sum {
+            // The statement may still run.
+            Err(error) if error.is::<Stopped>() => sum.map(Ok),
+            _ => {
+                self.run("ROLLBACK TO SAVEPOINT asked; RELEASE SAVEPOINT asked")?;
+                Ok(sum)
+            }
         }
+    }
+
+    /// Waits for a read of `what` here, or until the user asks to stop.
+    pub(super) fn unless_stopped<T>(
+        &self,
+        what: &str,
+        read: impl Future<Output = T>,
+        progress: &mut Progress<'_>,
+    ) -> Result<T> {
+        self.runtime.block_on(unless_stopped(what, 0, read, progress))
     }
 
     fn summed(
@@ -299,11 +328,14 @@ impl Postgres {
         let sql = format!("COPY ({query}) TO STDOUT (FORMAT binary)");
         self.runtime.block_on(async {
             let failed = |error: tokio_postgres::Error| said(&format!("reading {what}"), &error);
-            let stream = self.client.copy_out(&sql).await.map_err(failed)?;
+            let begun = unless_stopped(what, 0, self.client.copy_out(&sql), progress).await?;
+            let stream = begun.map_err(failed)?;
             pin_mut!(stream);
             let (mut sum, mut rest) = (Sum::default(), Vec::new());
             let mut is_begun = false;
-            while let Some(bytes) = stream.next().await {
+            loop {
+                let next = unless_stopped(what, sum.rows, stream.next(), progress).await?;
+                let Some(bytes) = next else { break };
                 rest.extend_from_slice(&bytes.map_err(failed)?);
                 let mut at = 0;
                 if !is_begun && rest.len() >= HEADER.len() {

@@ -25,22 +25,26 @@ pub(super) fn compare(
     for Item { name, note, verdict, .. } in report.0.iter_mut().filter(|it| it.is_view()) {
         progress.at(name, 0)?;
         let Some(types) = postgres.types(name)? else {
-            (*verdict, *note) = (Verdict::Changed, "PostgreSQL does not have it".into());
+            (*verdict, *note) = (Verdict::Lost, "PostgreSQL does not have it".into());
             continue;
         };
         let there = postgres.answers(name, &query(name, &types), add, PATIENCE, progress)?;
-        let here = db.with_time_limit(PATIENCE).with_error();
-        let here = here.read(|tx| answers(tx, name)).wait();
-        let seen = match (here, there) {
-            (Err(error), _) => format!("not compared: SQLite does not answer it: {error:#}"),
-            (_, Err(error)) => format!("not compared: PostgreSQL does not answer it: {error:#}"),
-            (Ok(here), Ok(there)) if here == there => continue,
-            (Ok(here), Ok(there)) if here.rows == there.rows => {
-                format!("it answers otherwise: {} rows, with other values", here.rows)
-            }
-            (Ok(Sum { rows, .. }), Ok(there)) => {
-                format!("it answers otherwise: {rows} rows here, and {} in PostgreSQL", there.rows)
-            }
+        let db = db.with_time_limit(PATIENCE).with_error();
+        let view = name.clone();
+        let here = db.read(move |tx| answers(tx, &view));
+        let seen = match there {
+            Err(error) => format!("not compared: PostgreSQL does not answer it: {error:#}"),
+            Ok(there) => match postgres.unless_stopped(name, here, progress)? {
+                Err(error) => format!("not compared: SQLite does not answer it: {error:#}"),
+                Ok(here) if here == there => continue,
+                Ok(Sum { rows, .. }) if rows == there.rows => {
+                    format!("it answers otherwise: {rows} rows, some with other values")
+                }
+                Ok(Sum { rows, .. }) => {
+                    let there = there.rows;
+                    format!("it answers otherwise: {rows} rows here, and {there} in PostgreSQL")
+                }
+            },
         };
         (*verdict, *note) = (Verdict::Changed, joined(note, &seen));
     }
@@ -51,9 +55,8 @@ pub(super) fn compare(
 fn query(view: &str, types: &str) -> String {
     let values = types.split(',').enumerate().map(|(at, name)| match name {
         "boolean" => format!("'n' || c{at}::int"),
-        "bigint" | "integer" | "smallint" | "numeric" | "double precision" | "real" => {
-            format!("'n' || c{at}::text")
-        }
+        "bigint" | "integer" | "smallint" | "numeric" => format!("'n' || c{at}::text"),
+        "double precision" | "real" => format!("'r' || c{at}::text"),
         "bytea" => format!("'b' || encode(c{at}, 'hex')"),
         _ => format!("'t' || c{at}::text"),
     });
@@ -67,10 +70,11 @@ fn add(sum: &mut Sum, tuple: &[u8]) {
     let mut row = Vec::new();
     for field in rows::fields(tuple) {
         match field.and_then(<[u8]>::split_first) {
-            Some((b'n', text)) => {
+            Some((kind @ (b'n' | b'r'), text)) => {
                 let text = String::from_utf8_lossy(text);
+                let integer = text.parse().ok().filter(|_| *kind == b'n').map(whole);
                 let real = || real(text.parse().unwrap_or(f64::NAN));
-                put(&mut row, b'n', text.parse().map_or_else(|_| real(), whole).as_bytes());
+                put(&mut row, b'n', integer.unwrap_or_else(real).as_bytes());
             }
             Some((kind, value)) => put(&mut row, *kind, value),
             None => put(&mut row, b'0', b""),
@@ -112,12 +116,11 @@ fn whole(value: i64) -> String {
     value.to_string()
 }
 
-/// A real that is an integer is written as one. Others have twelve digits: the order of a sum
-/// changes the last ones.
+/// A real has twelve digits: the order of a sum changes the last ones. One that is an integer then
+/// is written as one.
 #[expect(clippy::cast_possible_truncation, reason = "it is in the range")]
 fn real(value: f64) -> String {
-    if value.trunc() == value && value.abs() < 9.2e18 {
-        return whole(value as i64);
-    }
-    format!("{value:.11e}")
+    let text = format!("{value:.11e}");
+    let rounded: f64 = text.parse().unwrap_or(value);
+    if rounded.trunc() == rounded && rounded.abs() < 1e12 { whole(rounded as i64) } else { text }
 }
