@@ -308,16 +308,6 @@ impl Postgres {
         }
     }
 
-    /// Waits for a read of `what` here, or until the user asks to stop.
-    pub(super) fn unless_stopped<T>(
-        &self,
-        what: &str,
-        read: impl Future<Output = T>,
-        progress: &mut Progress<'_>,
-    ) -> Result<T> {
-        self.runtime.block_on(unless_stopped(what, 0, read, progress))
-    }
-
     fn summed(
         &self,
         what: &str,

@@ -488,8 +488,9 @@ impl Online<'_> {
                 None => return Ok(to.checked_add(1).filter(|_| goes_on)),
             };
             let text = format!(
-                "the copy of {} is not what it shall be: {what}; a SELECT must always give the \
-                 same for the same row; abort the rebuild, the table is as it was",
+                "the copy of {} is not what it shall be: {what}; a change has gone past the \
+                 triggers that note it, or a SELECT does not always give the same for the same \
+                 row; abort the rebuild, the table is as it was",
                 plan.table
             );
             Err(failure(ffi::SQLITE_CORRUPT, text))
