@@ -415,7 +415,8 @@ impl Archive {
             Some(place) if is_there && place.from > 0 => place,
             None if is_there => {
                 let message = format!(
-                    "{} is there, and follows nothing: name a new file, or move it away",
+                    "{} is there, and follows nothing: name a new file, or move it away and keep \
+                     it, as it may have what the archive has not",
                     path.display()
                 );
                 return Err(Error::invalid(message));

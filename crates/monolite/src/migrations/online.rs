@@ -46,7 +46,7 @@ const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
 /// The commit of a step is counted as at most so many times the rest of it: what others have
 /// written is in the same commit, which may take much longer.
-const COMMIT: u32 = 3;
+const COMMIT: u32 = 1;
 
 /// What a step takes while none does, without its commit. One that comes then waits for [`AT_ONCE`]
 /// of them, once.
