@@ -167,7 +167,7 @@ pub(crate) fn promote(arguments: &arguments::Promote) -> Result<()> {
     tell_orphan(&follower, file)?;
     let said = RefCell::new(None);
     let goes_on = || {
-        let barred = follower.stats().barred;
+        let barred = follower.stats().barred.filter(|_| !lose_replicated);
         if let Some(why) = barred.as_ref().filter(|_| *said.borrow() != barred) {
             let _ = writeln!(io::stderr(), "{why}");
             said.replace(barred);

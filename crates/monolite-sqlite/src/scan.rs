@@ -126,8 +126,10 @@ fn exponent(number: &str, behind: &str) -> usize {
         Some(digits) if !is_hex && number.ends_with(['e', 'E']) => digits,
         _ => return 0,
     };
-    let count = run(digits, |sign| sign.is_ascii_digit());
-    if count > 0 { 1 + count } else { 0 }
+    match digits.starts_with(|sign: char| sign.is_ascii_digit()) {
+        true => 1 + run(digits, |sign| sign.is_ascii_digit() || sign == '_'),
+        false => 0,
+    }
 }
 
 impl<'s> Iterator for Scan<'s> {

@@ -152,7 +152,9 @@ impl Follower {
                 Some(Err(error)) => return Err(of(error)),
             }
         }
-        self.shared.progress().over.clone().map_or(Ok(None), |error| Err(of(error)))
+        let mut progress = self.shared.progress();
+        progress.waits = false;
+        progress.over.clone().map_or(Ok(None), |error| Err(of(error)))
     }
 
     /// Has the file be the primary's: applies what the archive has below the fence, and closes the

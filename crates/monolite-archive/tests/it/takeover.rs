@@ -344,7 +344,7 @@ fn barred(follower: &Follower) -> String {
 #[test]
 fn standby_that_waits_for_nothing_says_so() {
     let bench = Bench::new();
-    // As with keys that only read.
+    // As with a directory that only reads.
     let store = FaultyStore::new(bench.store(), |call: Call<'_>| match call {
         Call::Get(_) | Call::List(_) => Fault::None,
         _ => Fault::LostRequest,

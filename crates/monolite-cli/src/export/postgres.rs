@@ -10,7 +10,7 @@ use super::target::{Target, TargetColumn};
 use super::translate::{literal, quoted};
 use super::{Progress, Source, Stopped, TICK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use futures_util::{SinkExt as _, StreamExt as _, pin_mut};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, pin_mut};
 use std::io::Cursor;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -324,7 +324,11 @@ impl Postgres {
             let (mut sum, mut rest) = (Sum::default(), Vec::new());
             let mut is_begun = false;
             loop {
-                let next = unless_stopped(what, sum.rows, stream.next(), progress).await?;
+                // What has come needs no clock.
+                let next = match stream.next().now_or_never() {
+                    Some(next) => next,
+                    None => unless_stopped(what, sum.rows, stream.next(), progress).await?,
+                };
                 let Some(bytes) = next else { break };
                 rest.extend_from_slice(&bytes.map_err(failed)?);
                 let mut at = 0;

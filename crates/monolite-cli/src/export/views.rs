@@ -30,7 +30,7 @@ pub(super) fn compare(
         };
         let there = postgres.answers(name, &query(name, &types), add, PATIENCE, progress)?;
         let db = db.with_time_limit(PATIENCE).with_error();
-        let here = || db.read(|tx| answers(tx, name)).wait();
+        let here = || db.read(|tx| answers(tx, name, &types)).wait();
         let seen = match there {
             Err(error) => format!("not compared: PostgreSQL does not answer it: {error:#}"),
             Ok(there) => match here() {
@@ -54,8 +54,8 @@ pub(super) fn compare(
 fn query(view: &str, types: &str) -> String {
     let values = types.split(',').enumerate().map(|(at, name)| match name {
         "boolean" => format!("'n' || c{at}::int"),
-        "bigint" | "integer" | "smallint" | "numeric" => format!("'n' || c{at}::text"),
-        "double precision" | "real" => format!("'r' || c{at}::text"),
+        name if is_integer(name) => format!("'n' || c{at}::text"),
+        "numeric" | "double precision" | "real" => format!("'r' || c{at}::text"),
         "bytea" => format!("'b' || encode(c{at}, 'hex')"),
         _ => format!("'t' || c{at}::text"),
     });
@@ -69,11 +69,9 @@ fn add(sum: &mut Sum, tuple: &[u8]) {
     let mut row = Vec::new();
     for field in rows::fields(tuple) {
         match field.and_then(<[u8]>::split_first) {
-            Some((kind @ (b'n' | b'r'), text)) => {
-                let text = String::from_utf8_lossy(text);
-                let integer = text.parse().ok().filter(|_| *kind == b'n').map(whole);
-                let real = || real(text.parse().unwrap_or(f64::NAN));
-                put(&mut row, b'n', integer.unwrap_or_else(real).as_bytes());
+            Some((b'r', text)) => {
+                let value = String::from_utf8_lossy(text).parse().unwrap_or(f64::NAN);
+                put(&mut row, b'n', real(value).as_bytes());
             }
             Some((kind, value)) => put(&mut row, *kind, value),
             None => put(&mut row, b'0', b""),
@@ -82,7 +80,14 @@ fn add(sum: &mut Sum, tuple: &[u8]) {
     sum.add(&row);
 }
 
-fn answers(tx: &ReadTx<'_>, view: &str) -> Result<Sum> {
+/// Whether PostgreSQL's type has integers alone, which are compared exactly.
+fn is_integer(kind: &str) -> bool {
+    matches!(kind, "bigint" | "integer" | "smallint")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "PostgreSQL has a fraction there")]
+fn answers(tx: &ReadTx<'_>, view: &str, types: &str) -> Result<Sum> {
+    let are_exact: Vec<bool> = types.split(',').map(is_integer).collect();
     let mut statement = tx.prepare(&format!("SELECT * FROM {}", quoted(view)))?;
     let (count, mut sum, mut tuple) = (statement.column_count(), Sum::default(), Vec::new());
     let mut rows = statement.query(())?;
@@ -91,7 +96,11 @@ fn answers(tx: &ReadTx<'_>, view: &str) -> Result<Sum> {
         for at in 0..count {
             match row.get_ref(at)? {
                 ValueRef::Null => put(&mut tuple, b'0', b""),
-                ValueRef::Integer(value) => put(&mut tuple, b'n', whole(value).as_bytes()),
+                ValueRef::Integer(value) => {
+                    let is_exact = are_exact.get(at).is_none_or(|exact| *exact);
+                    let text = if is_exact { value.to_string() } else { real(value as f64) };
+                    put(&mut tuple, b'n', text.as_bytes());
+                }
                 ValueRef::Real(value) => put(&mut tuple, b'n', real(value).as_bytes()),
                 ValueRef::Text(value) => put(&mut tuple, b't', value),
                 ValueRef::Blob(value) => {
@@ -111,15 +120,12 @@ fn put(row: &mut Vec<u8>, kind: u8, value: &[u8]) {
     row.extend_from_slice(value);
 }
 
-fn whole(value: i64) -> String {
-    value.to_string()
-}
-
 /// A real has twelve digits: the order of a sum changes the last ones. One that is an integer then
 /// is written as one.
 #[expect(clippy::cast_possible_truncation, reason = "it is in the range")]
 fn real(value: f64) -> String {
     let text = format!("{value:.11e}");
     let rounded: f64 = text.parse().unwrap_or(value);
-    if rounded.trunc() == rounded && rounded.abs() < 1e12 { whole(rounded as i64) } else { text }
+    let is_whole = rounded.trunc() == rounded && rounded.abs() < 1e12;
+    if is_whole { (rounded as i64).to_string() } else { text }
 }

@@ -8,7 +8,7 @@
 //!    takes some milliseconds while others write, and more when none does. While others write, it
 //!    rests three times as long as the step has kept the writer.
 //! 3. When all are copied, both tables are compared range by range on snapshots, which no write
-//!    waits for.
+//!    waits for. They are compared again when the schema has changed meanwhile.
 //! 4. A short transaction exchanges the tables and notes the migration, if few rows have changed
 //!    since the last step.
 //! 5. Steps delete the old rows.
@@ -46,7 +46,7 @@ const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
 /// The commit of a step is counted as at most so many times the rest of it: what others have
 /// written is in the same commit, which may take much longer.
-const COMMIT: u32 = 1;
+const COMMIT: u32 = 3;
 
 /// What a step takes while none does, without its commit. One that comes then waits for [`AT_ONCE`]
 /// of them, once.
@@ -77,7 +77,7 @@ const LEFT: usize = 1_000;
 /// How long is rested when the WAL or the queue is full.
 const FULL_REST: Duration = Duration::from_millis(200);
 
-/// How often a range is compared whose snapshot was revoked.
+/// How often a range is compared whose snapshot was revoked, and all rows while the schema changes.
 const ATTEMPTS: u32 = 10;
 
 /// An online rebuild that is under way, see [`MigrationStatus`](super::MigrationStatus).
@@ -98,8 +98,8 @@ pub struct OnlineRebuild {
     /// Rows that could not be in the new table when [`Migrations::up`] ended last, and what to do,
     /// in words.
     pub refused: Option<String>,
-    /// Why it cannot go on, and can only be aborted: another program has changed the table or what
-    /// the engine has made for it, or the migration is not there as it was.
+    /// Why it cannot go on, and can only be aborted: the table, an index or trigger of it or what
+    /// the engine has made for it was changed, or the migration is not there as it was.
     pub obstacle: Option<String>,
 }
 
@@ -232,7 +232,7 @@ impl Online<'_> {
         };
         let Some(plan) = self.alone(begin)? else { return Ok(false) };
         // The schema with which rows were compared.
-        let (mut verified, mut failures) = (None, 0);
+        let (mut verified, mut compared, mut failures) = (None, 0, 0);
         // Rows that do not fit: they are looked at again in the end, when all are known.
         let left = RefCell::new(BTreeSet::new());
         let start = |most| self.step(migration, &plan, most, Some(left.borrow().clone()));
@@ -248,14 +248,17 @@ impl Online<'_> {
                 let all = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(pace.most);
                 self.step(migration, &plan, all, None).wait()?;
                 left.borrow_mut().clear();
-            } else if is_even && verified == Some(step.schema) {
+            } else if is_even && let Some(schema) = verified.filter(|it| *it == step.schema) {
                 let most = (pace.most / AT_SWAP) << failures.min(8);
                 failures += 1;
-                return self.swap(migration, &plan, table, (most, step.schema));
+                return self.swap(migration, &plan, table, (most, schema));
             }
             if is_even {
+                if compared == ATTEMPTS {
+                    return Err(restless(table));
+                }
                 self.verify(&plan)?;
-                verified = Some(step.schema);
+                (verified, compared) = (Some(step.schema), compared + 1);
             } else if !step.is_behind {
                 self.job.rest(pace.rest);
             }
@@ -496,6 +499,15 @@ impl Migration {
     }
 }
 
+fn restless(table: &str) -> Error {
+    let message = format!(
+        "the rows of {table} were compared {ATTEMPTS} times, and the schema of the database changed \
+         each time; stop what creates, drops or analyzes meanwhile, and apply the migration again: \
+         it goes on where it was"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
 fn stranger(it: &Rebuilding) -> String {
     format!(
         "{} is being rebuilt online by the migration {}, which is not there as it was then; bring \
@@ -521,7 +533,10 @@ mod tests {
             let plan = tx.rebuild_online(|online| online.begin(migration.key(), of, 0))?;
             let step = || tx.rebuild_online(|online| online.step(&plan, 10, None));
             let swap = |schema| tx.rebuild_online(|online| online.swap(&plan, of, (10, schema)));
+            tx.execute_batch("UPDATE t SET a = a")?;
             let before = step()?.schema;
+            tx.execute_batch("UPDATE t SET a = a")?;
+            assert_eq!(step()?.schema, before, "only another schema has another number");
             // A trigger that hides a change can have been there and be gone again.
             tx.execute_batch("CREATE TABLE other(x); DROP TABLE other")?;
             Ok::<_, Error>((swap(before)?, swap(step()?.schema)?))

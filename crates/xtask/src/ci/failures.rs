@@ -7,8 +7,8 @@ use std::{fs, io};
 /// Of the lines that a panic prints, no more are kept, as one.
 const LINES: usize = 4;
 
-/// What a panic prints behind its message, when backtraces are on.
-const BEHIND: &str = "stack backtrace:";
+/// What comes behind the message of a panic.
+const BEHIND: [&str; 3] = ["stack backtrace:", "note: ", "---- "];
 
 /// Where a run of the tests leaves what failed, for the gate behind it, relative to the root.
 const FILE: &str = "target/failed-tests.txt";
@@ -35,7 +35,7 @@ impl Failures {
         } else if self.listing && line.starts_with("thread '") && line.contains(" panicked at ") {
             self.of_a_panic = LINES;
         }
-        if line == BEHIND {
+        if BEHIND.iter().any(|it| line.starts_with(it)) {
             self.of_a_panic = 0;
         }
         match (self.of_a_panic, self.told.last_mut()) {

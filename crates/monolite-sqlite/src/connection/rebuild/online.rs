@@ -27,7 +27,7 @@
 //!   as it shall be, and no other one is, in each committed state.
 //! - No write of the application fails because of the new table.
 //! - Rows that foreign keys use keep their values, so that none is violated by the swap.
-//! - A table whose definition, indexes or triggers of ours have changed is not swapped.
+//! - A table whose definition, indexes or triggers have changed is not swapped.
 
 mod exchange;
 mod plan;
@@ -70,7 +70,7 @@ pub struct Rebuilding {
     pub total: u64,
     /// Rows that could not be in the new table when it was tried last, in words.
     pub refused: Option<String>,
-    /// Why it can only be aborted: another program has changed the table, or what is the engine's.
+    /// Why it can only be aborted: the table, or what is the engine's, was changed.
     pub obstacle: Option<String>,
 }
 
@@ -606,7 +606,7 @@ impl Online<'_> {
     fn schema(self, table: &str) -> Result<String> {
         let sql = "SELECT coalesce(group_concat(sql, ';'), '') FROM (SELECT sql FROM \
                    main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type <> 'view' \
-                   OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name)";
+                   OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name, type)";
         self.0.raw().query_row(sql, [table], |row| row.get(0))
     }
 
