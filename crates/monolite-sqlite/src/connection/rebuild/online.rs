@@ -389,12 +389,14 @@ impl Online<'_> {
             let mut step = Step { is_copied: from.is_none(), schema, ..Step::default() };
             // Those behind it are copied with all others.
             let before = from.map_or_else(String::new, |it| format!(" AND key < {it}"));
-            let dirty = dirty(left) + &before;
+            let dirty = dirty(left);
             let unfit = if left.is_some() { Unfit::Left } else { Unfit::Refused };
-            let last = format!("{dirty} ORDER BY key LIMIT 1 OFFSET {most} - 1");
+            let last = format!("{dirty}{before} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
-            let dirty = format!("{dirty} AND key <= {}", nth.unwrap_or(i64::MAX));
+            // One bound: of two, SQLite may search by the wider one, which is all that have changed.
+            let bound = nth.map_or(before, |nth| format!(" AND key <= {nth}"));
+            let dirty = dirty + &bound;
             (step.rows, step.left) = self.copy_dirty(plan, &dirty, unfit)?;
             let Some(from) = from.filter(|_| !step.is_behind) else { return Ok(step) };
             let to = plan.nth(raw, from, most)?;
