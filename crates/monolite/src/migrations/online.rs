@@ -6,7 +6,8 @@
 //!    transaction.
 //! 2. Steps copy rows, each as one write among others. How many rows is measured: so that a step
 //!    takes some milliseconds while others write, and more when none does. While others write, it
-//!    rests three times as long as the step has kept the writer.
+//!    rests three times as long as the step has kept the writer, unless rows change faster than it
+//!    copies them again: then the next step is under way at once.
 //! 3. When all are copied, both tables are compared range by range on snapshots, which no write
 //!    waits for. They are compared again when the schema has changed meanwhile.
 //! 4. A short transaction exchanges the tables and notes the migration, if few rows have changed
@@ -52,7 +53,8 @@ const COMMIT: u32 = 3;
 /// of them, once.
 const ALONE: Duration = Duration::from_millis(8);
 
-/// Steps that are under way while none writes, so that they go on while the disk syncs.
+/// Steps that are under way while none writes, or when it is behind, so that they go on while the
+/// disk syncs.
 const AT_ONCE: usize = 2;
 
 /// So many steps after another write none does.
@@ -124,6 +126,8 @@ struct Pace {
     /// Steps since others have waited.
     quiet: u32,
     rest: Duration,
+    /// Whether rows change as fast as they are copied again.
+    is_behind: bool,
 }
 
 /// What a step tells of itself.
@@ -144,11 +148,11 @@ impl Taken {
 
 impl Pace {
     fn new() -> Pace {
-        Pace { most: ROWS[0], quiet: 0, rest: Duration::ZERO }
+        Pace { most: ROWS[0], quiet: 0, rest: Duration::ZERO, is_behind: false }
     }
 
     fn at_once(&self) -> usize {
-        if self.quiet < QUIET { 1 } else { AT_ONCE }
+        if self.quiet < QUIET && !self.is_behind { 1 } else { AT_ONCE }
     }
 
     /// Notes a step that was just acknowledged.
@@ -241,6 +245,7 @@ impl Online<'_> {
             let Some((step, state, taken)) = done else { return Ok(true) };
             self.job.tell(state.rows, state.total.max(state.rows));
             pace.note(&taken);
+            pace.is_behind = step.is_behind;
             let is_even = step.is_copied && !step.is_behind;
             left.borrow_mut().extend(step.left);
             let count = left.borrow().len();
