@@ -506,9 +506,9 @@ impl Migration {
 
 fn restless(table: &str) -> Error {
     let message = format!(
-        "the rows of {table} were compared {ATTEMPTS} times, and the schema of the database changed \
-         each time; stop what creates, drops or analyzes meanwhile, and apply the migration again: \
-         it goes on where it was"
+        "the rows of {table} were compared {ATTEMPTS} times, and the schema changed \
+         each time; stop what creates, drops or analyzes meanwhile, and apply the migration \
+         again: it goes on where it was"
     );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -394,7 +394,7 @@ impl Online<'_> {
             let last = format!("{dirty}{before} ORDER BY key LIMIT 1 OFFSET {most} - 1");
             let nth = raw.query_row(&last, (), |row| row.get::<_, i64>(0)).optional()?;
             step.is_behind = nth.is_some();
-            // One bound: of two, SQLite may search by the wider one, which is all that have changed.
+            // One bound: of two, SQLite may search by the wider one, through all that have changed.
             let bound = nth.map_or(before, |nth| format!(" AND key <= {nth}"));
             let dirty = dirty + &bound;
             (step.rows, step.left) = self.copy_dirty(plan, &dirty, unfit)?;
