@@ -93,7 +93,7 @@ pub struct Follower {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Following>>,
     /// Of the file, for as long as it is followed.
-    _lock: File,
+    lock: File,
 }
 
 /// How far a [`Follower`] is.
@@ -321,6 +321,8 @@ impl Drop for Follower {
             // Without the note of a clean end the next opening applies the last group again.
             let _ = self.end();
         }
+        // A child process that is being started has a copy of it until it runs its program.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -397,7 +399,7 @@ impl Archive {
         }
         let thread = Builder::new().name("monolite-follow".into()).spawn(|| following.run());
         let thread = thread.map_err(|error| of(Error::of_io("begin a thread", error)))?;
-        Ok(Follower { shared, thread: Some(thread), _lock: lock })
+        Ok(Follower { shared, thread: Some(thread), lock })
     }
 
     /// Has the file at `path` be one that follows: where in history it is, and how large its pages

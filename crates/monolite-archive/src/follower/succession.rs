@@ -330,7 +330,7 @@ impl Pace for Standing<'_> {
         loop {
             match answer.recv_timeout(LOOK) {
                 Ok(reply) => {
-                    self.note(&request, &reply);
+                    self.note(request, &reply);
                     return Some(reply);
                 }
                 Err(RecvTimeoutError::Timeout) if self.goes_on() => {}
