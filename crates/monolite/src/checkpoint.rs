@@ -7,10 +7,10 @@
 //!
 //! 1. At [`START_BYTES`] or a quarter of the limit, or when the writer is idle, the
 //!    **checkpointer** thread ends the snapshots of idle readers and copies pages on a connection
-//!    of its own, while the writer goes on. Each pass leaves less than the one before: what was
-//!    committed meanwhile.
-//! 2. It syncs the database file, so that the last sync finds little to do.
-//! 3. When little is left it asks the **writer** to finish between two batches
+//!    of its own, while the writer goes on.
+//! 2. It syncs the database file, and copies what was committed meanwhile in another pass, until
+//!    that is little: so the writer's own copying and sync find little to do.
+//! 3. Then it asks the **writer** to finish between two batches
 //!    ([`Checkpoints::finish`]): copy the tail, sync, wait a moment for the reads that are under
 //!    way, and let the next commit restart the WAL. Reads that begin meanwhile need nothing of it.
 //!    One checkpoint is under way at a time; what was in the way of it has to last while the WAL
@@ -84,7 +84,11 @@ const SHORT: Duration = Duration::from_millis(20);
 
 const _: () = assert!(SHORT.as_micros() < GRACE.as_micros());
 
-/// Frames left at which the writer is asked to finish: about 4 MiB, some milliseconds of copying.
+/// What the WAL has grown by during a pass with its sync, at which the writer is asked to finish:
+/// some milliseconds of copying.
+const TAIL_BYTES: u64 = 4 << 20;
+
+/// The frames of that.
 const TAIL_FRAMES: u32 = 1_000;
 
 /// Passes in the background before the writer is asked to finish whatever is left.
@@ -425,16 +429,20 @@ impl Checkpointer {
     fn copy(&self, connection: &Connection) -> Result<bool> {
         for _ in 0..MAX_PASSES {
             let pinned = self.checkpoints.release_idle();
+            let before = self.checkpoints.wal.wal_bytes();
             let done = self.pass(connection)?;
-            if done.wal_frames - done.copied_frames <= TAIL_FRAMES {
-                break;
-            }
-            if let Some(pinned) = pinned {
+            let is_copied = done.wal_frames - done.copied_frames <= TAIL_FRAMES;
+            if !is_copied && let Some(pinned) = pinned {
                 self.press(pinned.oldest);
                 return Ok(false);
             }
+            sync_database(connection.raw())?;
+            // What SQLite says of the WAL is from the beginning of the pass.
+            let grown = self.checkpoints.wal.wal_bytes().saturating_sub(before);
+            if is_copied && grown <= TAIL_BYTES {
+                break;
+            }
         }
-        sync_database(connection.raw())?;
         self.checkpoints.archiving.iter().for_each(|archiving| archiving.prepare());
         Ok(true)
     }
