@@ -330,6 +330,7 @@ impl Online<'_> {
             let plan = rebuild.plan(&new, declared.select)?;
             rebuild.faults_online()?;
             rebuild.create_indexes(&new)?;
+            rebuild.keep_indexes(&new, declared.select)?;
             rebuild.try_to_swap(&new)?;
             let [.., state, dirty] = names::DEFINITIONS;
             rebuild.execute(state)?;
@@ -604,11 +605,13 @@ impl Online<'_> {
         drops.iter().try_for_each(|sql| raw.execute_batch(sql))
     }
 
-    /// What must stay as it is: the table, its indexes and triggers, and all that is ours.
+    /// What must stay as it is: the table, its indexes and triggers, and all that is ours. The
+    /// indexes have numbers by their order.
     fn schema(self, table: &str) -> Result<String> {
         let sql = "SELECT coalesce(group_concat(sql, ';'), '') FROM (SELECT sql FROM \
                    main.sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type <> 'view' \
-                   OR lower(name) GLOB 'monolite_rebuild*' ORDER BY name, type)";
+                   OR lower(name) GLOB 'monolite_rebuild*' ORDER BY type, \
+                   iif(type = 'index', rowid, name))";
         self.0.raw().query_row(sql, [table], |row| row.get(0))
     }
 

@@ -99,6 +99,38 @@ pub(super) fn from_alone(sql: &str, table: &str) -> Option<usize> {
     is_end.then(|| tokens[from].at)
 }
 
+/// The columns that `sql`, a SELECT of one table, gives as they are, under their own names.
+pub(super) fn columns_alone(sql: &str) -> Vec<String> {
+    // A value, whatever columns there are: a number, NULL, or one of the words for a time.
+    let is_value = |it: &Token<'_>| {
+        let begins =
+            |with: &str| it.text.get(..with.len()).is_some_and(|it| it.eq_ignore_ascii_case(with));
+        it.text.starts_with(|first: char| first.is_ascii_digit())
+            || it.is_word("NULL")
+            || begins("CURRENT_")
+    };
+    let tokens = tokens(sql);
+    let from = tokens.iter().rposition(|it| it.is_word("FROM")).unwrap_or(0);
+    let (mut depth, mut items) = (0_u32, vec![Vec::new()]);
+    for token in tokens.iter().take(from).skip(1) {
+        match token.kind {
+            TokenKind::Sign(b'(') => depth += 1,
+            TokenKind::Sign(b')') => depth = depth.saturating_sub(1),
+            TokenKind::Sign(b',') if depth == 0 => {
+                items.push(Vec::new());
+                continue;
+            }
+            _ => {}
+        }
+        items.last_mut().expect("there is one").push(token);
+    }
+    let alone = |item: &Vec<&Token<'_>>| match item[..] {
+        [one] if one.kind != TokenKind::Text && !is_value(one) => one.name(),
+        _ => None,
+    };
+    items.iter().filter_map(alone).collect()
+}
+
 /// The definition `sql` of a table without its foreign keys: in place of each is a name of a
 /// constraint without one, which SQLite takes wherever a constraint may be.
 pub(super) fn without_references(sql: &str) -> String {
@@ -281,6 +313,14 @@ fn a_select_that_an_online_rebuild_takes_is_of_its_table_alone() {
     ] {
         assert_eq!(from(sql), None, "{sql}");
     }
+}
+
+#[test]
+fn columns_are_given_as_they_are_by_their_name_alone() {
+    let of = "SELECT id, \"A b\", [c], 'd', e + 1 AS e, (f), g AS g, t.h, max(i, j), 1, NULL, \
+              current_day, \"current_day\", k /* all */ FROM t AS l";
+    assert_eq!(columns_alone(of), ["id", "A b", "c", "current_day", "k"]);
+    assert_eq!(columns_alone("SELECT * FROM t"), [] as [&str; 0]);
 }
 
 #[test]

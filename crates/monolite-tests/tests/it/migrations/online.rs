@@ -21,6 +21,7 @@ const SCHEMA: &str = "CREATE TABLE p(id INTEGER PRIMARY KEY, name TEXT);
     CREATE TABLE c(t INTEGER REFERENCES t(id) ON DELETE CASCADE, u TEXT);
     CREATE TABLE log(what TEXT);
     CREATE INDEX t_p ON t(p);
+    CREATE UNIQUE INDEX t_up ON t(u COLLATE BINARY DESC, p);
     CREATE INDEX t_n ON t(n DESC) WHERE n > 5;
     CREATE INDEX t_e ON t(lower(u));
     CREATE VIEW v AS SELECT id, u FROM t;
@@ -517,6 +518,8 @@ fn what_another_program_renames_or_drops_leaves_the_abort() {
         "ALTER TABLE monolite_rebuild_state RENAME TO other",
         "DROP TABLE monolite_rebuild; CREATE TABLE monolite_rebuild(a PRIMARY KEY) WITHOUT ROWID",
         "CREATE INDEX monolite_rebuild_more ON t(n)",
+        // It is another one of the indexes, by number.
+        "DROP INDEX t_p; CREATE INDEX t_p ON t(p)",
     ];
     for (at, change) in changes.into_iter().enumerate() {
         let (all, path) = (online(REBUILD), directory.path().join(format!("{at}.db")));

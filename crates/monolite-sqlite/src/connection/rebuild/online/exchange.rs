@@ -1,4 +1,10 @@
 //! Owns the exchange of both tables in the schema.
+//!
+//! # Invariants
+//! - An index that is *kept* goes from the old table to the new one with its entries. An entry has
+//!   the values of some columns, and the key. Those are the same in both tables: the columns have
+//!   the same type, the copy gets their values as they are, the index compares them alike on both,
+//!   and no row is dirty at the exchange.
 
 use rusqlite::{Result, Row};
 
@@ -6,6 +12,33 @@ use super::super::attached::{Defined, Shape, all};
 use super::super::{Creation, Rebuild, SHADOW, text};
 
 impl Rebuild<'_> {
+    /// Drops those indexes of the new table that the old one has with the same entries: they are
+    /// kept. From then on an index of the old table is kept if the new one has none of its number.
+    pub(super) fn keep_indexes(&self, new: &Shape, select: Option<&str>) -> Result<()> {
+        let raw = self.connection.raw();
+        let is_same = self.same_columns(new, select);
+        let entries = |table: &str, index: &str| {
+            let sql = "SELECT lower(part.name), part.\"desc\", part.coll FROM \
+                       pragma_index_list(?1, 'main') AS list, \
+                       pragma_index_xinfo(list.name, 'main') AS part WHERE list.name = ?2 AND \
+                       NOT list.partial AND part.key ORDER BY part.seqno";
+            let of = |row: &Row<'_>| {
+                let name: Option<String> = row.get(0)?;
+                Ok((name, row.get::<_, bool>(1)?, row.get::<_, String>(2)?))
+            };
+            all(raw, sql, [table, index], of)
+        };
+        for (at, index) in self.attached.indexes[..self.carried].iter().enumerate() {
+            let copy = format!("{SHADOW}_{at}");
+            let (old, new) = (entries(&self.table, &index.name)?, entries(SHADOW, &copy)?);
+            let is_of_same = old.iter().all(|(name, ..)| name.as_deref().is_some_and(&is_same));
+            if !old.is_empty() && old == new && is_of_same {
+                self.execute(&format!("DROP INDEX main.{copy}"))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sees what will not work when the tables are exchanged, and exchanges them again.
     pub(super) fn try_to_swap(&mut self, new: &Shape) -> Result<()> {
         let raw = self.connection.raw();
@@ -43,6 +76,11 @@ impl Rebuild<'_> {
         };
         let entries = all(raw, entries, [self.table.as_str(), SHADOW], of)?;
         let table = self.creation.table.as_str();
+        let is_kept = |it: &Entry| {
+            let is_copied = |at| entries.iter().any(|it| it.is_new && self.number_of(it) == at);
+            let at = self.number_of(it).filter(|at| !it.is_new && *at < self.carried);
+            at.is_some() && !is_copied(at)
+        };
         self.with_writable_schema(|| {
             let sql =
                 "DELETE FROM main.sqlite_schema WHERE tbl_name COLLATE NOCASE IN (?1, ?2) AND \
@@ -52,9 +90,16 @@ impl Rebuild<'_> {
                 raw.prepare("INSERT INTO main.sqlite_schema VALUES (?1, ?2, ?3, ?4, ?5)")?;
             // Each behind its table: SQLite reads them in order.
             for kind in ["table", "index", "trigger"] {
-                for it in entries.iter().filter(|it| it.kind == kind) {
-                    let to = if it.is_new || kind == "trigger" { table } else { SHADOW };
-                    let (name, sql) = self.exchanged(it);
+                let mut some: Vec<_> = entries.iter().filter(|it| it.kind == kind).collect();
+                // An index that is kept stays among the others: SQLite may choose by their order.
+                some.sort_by_key(|it| self.number_of(it));
+                for it in some {
+                    let stays = kind == "trigger" || is_kept(it);
+                    let to = if it.is_new || stays { table } else { SHADOW };
+                    let (name, sql) = match stays {
+                        true => (it.name.clone(), it.sql.clone()),
+                        false => self.exchanged(it),
+                    };
                     write.execute((&it.kind, name, to, it.root, sql))?;
                 }
             }
@@ -86,20 +131,28 @@ impl Rebuild<'_> {
                 let old = Creation::read(sql).map_or_else(|| sql.clone(), |it| it.renamed(SHADOW));
                 (SHADOW.into(), Some(text::without_references(&old)))
             }
-            ("index", true) => {
-                let at = entry.name[SHADOW.len()..].trim_start_matches('_').parse::<usize>();
-                let index = &self.attached.indexes[at.expect("an index of ours has a number")];
-                (index.name.clone(), Some(index.sql.clone()))
-            }
-            ("index", false) => {
-                let is_it = |it: &Defined| it.name == entry.name;
-                let at = self.attached.indexes.iter().position(is_it);
-                let name = format!("{SHADOW}_{}", at.expect("each index of the table is known"));
+            (_, is_new) => {
+                let at = self.number_of(entry).expect("each index of either table has a number");
+                if is_new {
+                    let index = &self.attached.indexes[at];
+                    return (index.name.clone(), Some(index.sql.clone()));
+                }
+                let name = format!("{SHADOW}_{at}");
                 let sql = text::index_on(sql, &self.table, SHADOW, &name);
                 (name, Some(sql))
             }
-            _ => (entry.name.clone(), Some(sql.clone())),
         }
+    }
+
+    /// Which of the indexes with a definition it is, or shall be.
+    fn number_of(&self, entry: &Entry) -> Option<usize> {
+        if entry.kind != "index" {
+            return None;
+        }
+        if entry.is_new {
+            return entry.name.strip_prefix(SHADOW)?.strip_prefix('_')?.parse().ok();
+        }
+        self.attached.indexes.iter().position(|it: &Defined| it.name == entry.name)
     }
 }
 

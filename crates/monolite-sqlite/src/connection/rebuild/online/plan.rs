@@ -39,6 +39,8 @@ pub struct OnlinePlan {
     /// The key of both.
     pub(super) key: String,
     pub(super) fill: Fill,
+    /// Of each of its targets, whether it is one of [`Rebuild::same_columns`].
+    same: Vec<bool>,
     forbidden: Vec<Forbidden>,
     /// The names that the indexes shall have.
     indexes: Vec<String>,
@@ -108,8 +110,9 @@ impl OnlinePlan {
 
     /// Gives rows of `only` that both tables have the values that differ, which leaves the indexes
     /// of other columns alone: most changes are of few columns. Gives the keys of those that are as
-    /// they shall be now, by a second look. The others need [`OnlinePlan::copy`]: those that are
-    /// converted, and those that another row may be in the way of.
+    /// they shall be now; of converted values a second look tells. The others need
+    /// [`OnlinePlan::copy`]: those that are converted, and those that another row may be in the way
+    /// of.
     pub(super) fn update(&self, raw: &rusqlite::Connection, only: &str) -> Result<Vec<i64>> {
         let (fill, key) = (&self.fill, quoted(&self.key));
         let mut alike: BTreeMap<Vec<usize>, Vec<i64>> = BTreeMap::new();
@@ -133,6 +136,10 @@ impl OnlinePlan {
                     Err(error) if is_of_row(&error) => continue,
                     updated => updated?,
                 };
+                if columns.iter().all(|at| self.same[*at]) {
+                    done.extend(keys);
+                    continue;
+                }
                 self.refuse_forbidden(raw, &|key| format!("{key} IN ({})", list(keys)))?;
                 let same = self.differing(raw, &only, false)?.into_iter();
                 done.extend(same.filter(|it| it.1.is_empty()).map(|it| it.0));
@@ -267,7 +274,25 @@ impl Rebuild<'_> {
             forbidden.extend(may_differ.then_some(Forbidden { head, key, tail, why }));
         }
         let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
-        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
+        let is_same = self.same_columns(new, select);
+        // What gives the key may depend on any column.
+        let same = fill.targets.iter().map(|it| is_same(&key) && is_same(it)).collect();
+        Ok(OnlinePlan { table: self.table.clone(), key, fill, same, forbidden, indexes })
+    }
+
+    /// Which columns get the old one's values as they are, and store them alike.
+    pub(super) fn same_columns(&self, new: &Shape, select: Option<&str>) -> impl Fn(&str) -> bool {
+        let taken = select.map(text::columns_alone);
+        move |name| {
+            let is_taken = taken
+                .as_ref()
+                .is_none_or(|taken| taken.iter().any(|it| it.eq_ignore_ascii_case(name)));
+            let both = self.old.column(name).zip(new.column(name));
+            is_taken
+                && both.is_some_and(|(old, new)| {
+                    old.form == new.form && !old.is_generated && !new.is_generated
+                })
+        }
     }
 
     /// The columns of the table that its foreign keys have, or those to it.
