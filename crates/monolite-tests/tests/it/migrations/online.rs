@@ -2,6 +2,7 @@
 //! ends it.
 
 mod changed;
+mod kept;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

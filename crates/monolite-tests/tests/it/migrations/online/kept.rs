@@ -1,0 +1,67 @@
+//! An index is kept where the entries of the new table's would be the same, and built otherwise.
+
+use super::*;
+
+const OLD: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER, c, g AS (b + 1))";
+
+/// The columns in another order, with one that is new.
+const NEW: &str = "CREATE TABLE t(more NOT NULL DEFAULT 1, c, b INTEGER CHECK (b > 0), a TEXT, \
+                   g AS (b + 1), id INTEGER PRIMARY KEY)";
+
+const STRICT: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER, c ANY)";
+
+/// What the old table's index is of, what the rebuild declares, and whether the index is kept.
+fn cases() -> Vec<(&'static str, String, bool)> {
+    let of = |select: &str| format!("{NEW}; SELECT {select} FROM t");
+    let with = |was: &str, is: &str| NEW.replace(was, is);
+    vec![
+        ("(a DESC, b)", NEW.into(), true),
+        ("(\"A\" COLLATE NOCASE, [c])", NEW.into(), true),
+        ("(b)", of("id, a, b, NULL AS c"), true),
+        ("(a COLLATE BINARY)", with("a TEXT", "a TEXT COLLATE NOCASE"), true),
+        ("(a)", with("a TEXT", "a TEXT COLLATE NOCASE"), false),
+        ("(c)", with("c, b", "c INTEGER, b"), false),
+        ("(c)", format!("{STRICT} STRICT"), false),
+        ("(b)", of("id, a, b + 1 AS b, c"), false),
+        ("(b)", of("id, a, (b) AS b, c"), false),
+        ("(c)", of("id, a, b, NULL AS c"), false),
+        ("(b) WHERE b > 9", NEW.into(), false),
+        ("(b + 1)", NEW.into(), false),
+        ("(g)", NEW.into(), false),
+        ("(b, id)", NEW.into(), true),
+    ]
+}
+
+#[test]
+fn an_index_is_kept_where_its_columns_stay_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    for (at, (index, rebuild, is_kept)) in cases().into_iter().enumerate() {
+        let path = directory.path().join(format!("{at}.db"));
+        let db = Database::open(&path).unwrap();
+        let rows = "WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM x LIMIT 3000) \
+                    INSERT INTO t SELECT i, 'a' || i % 700, i % 900 + 1, i % 50 FROM x";
+        // One before it and one behind it are built: they must not be taken for it.
+        write(
+            &db,
+            &format!(
+                "{OLD}; CREATE INDEX before ON t(b + 2); CREATE INDEX i ON t{index}; \
+                 CREATE INDEX behind ON t(a) WHERE b > 5; {rows}"
+            ),
+        )
+        .unwrap();
+        let all = online(&rebuild);
+        pause(&db, &all);
+        let root = || {
+            let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'i'";
+            db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+        };
+        let before = root();
+        write(&db, "UPDATE t SET a = 'A' || id, b = b + 7 WHERE id % 3 = 0").unwrap();
+        write(&db, "DELETE FROM t WHERE id % 7 = 0; INSERT INTO t(a, b) VALUES ('z', 1)").unwrap();
+        all.up(&db).wait().unwrap();
+        assert_eq!(root() == before, is_kept, "{index}: {rebuild}");
+        db.close().unwrap();
+        let plain = plain(&path);
+        assert!(is_sound(&plain) && ours(&plain) == 0, "{index}: {rebuild}");
+    }
+}
