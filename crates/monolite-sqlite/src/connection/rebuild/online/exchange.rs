@@ -3,8 +3,8 @@
 //! # Invariants
 //! - An index that is *kept* goes from the old table to the new one with its entries. An entry has
 //!   the values of some columns, and the key. Those are the same in both tables: the columns have
-//!   the same type, the copy gets their values as they are, the index compares them alike on both,
-//!   and no row is dirty at the exchange.
+//!   the same type, the copy gets their values as they are and must store them as they are, the
+//!   index compares them alike on both, and no row is dirty at the exchange.
 
 use rusqlite::{Result, Row};
 

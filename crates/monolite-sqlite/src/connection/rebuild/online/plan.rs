@@ -39,8 +39,6 @@ pub struct OnlinePlan {
     /// The key of both.
     pub(super) key: String,
     pub(super) fill: Fill,
-    /// Of each of its targets, whether it is one of [`Rebuild::same_columns`].
-    same: Vec<bool>,
     forbidden: Vec<Forbidden>,
     /// The names that the indexes shall have.
     indexes: Vec<String>,
@@ -110,9 +108,8 @@ impl OnlinePlan {
 
     /// Gives rows of `only` that both tables have the values that differ, which leaves the indexes
     /// of other columns alone: most changes are of few columns. Gives the keys of those that are as
-    /// they shall be now; of converted values a second look tells. The others need
-    /// [`OnlinePlan::copy`]: those that are converted, and those that another row may be in the way
-    /// of.
+    /// they shall be now, by a second look. The others need [`OnlinePlan::copy`]: those that are
+    /// converted, and those that another row may be in the way of.
     pub(super) fn update(&self, raw: &rusqlite::Connection, only: &str) -> Result<Vec<i64>> {
         let (fill, key) = (&self.fill, quoted(&self.key));
         let mut alike: BTreeMap<Vec<usize>, Vec<i64>> = BTreeMap::new();
@@ -136,10 +133,6 @@ impl OnlinePlan {
                     Err(error) if is_of_row(&error) => continue,
                     updated => updated?,
                 };
-                if columns.iter().all(|at| self.same[*at]) {
-                    done.extend(keys);
-                    continue;
-                }
                 self.refuse_forbidden(raw, &|key| format!("{key} IN ({})", list(keys)))?;
                 let same = self.differing(raw, &only, false)?.into_iter();
                 done.extend(same.filter(|it| it.1.is_empty()).map(|it| it.0));
@@ -243,6 +236,10 @@ impl Rebuild<'_> {
         if fill.may_differ && !self.attached.full_text.is_empty() {
             self.refuse("values that change in a table with full-text search".into());
         }
+        let both = format!(
+            "SELECT old.{same} FROM main.{table} AS old JOIN main.{SHADOW} AS new ON new.{same} = \
+             old.{same}"
+        );
         for column in self.columns_of_keys()? {
             let [Some(was), Some(is)] = [&self.old, new].map(|it| it.column(&column)) else {
                 continue;
@@ -263,24 +260,20 @@ impl Rebuild<'_> {
             }
             let why = format!("the new table gets another {column}, which a foreign key uses");
             let column = quoted(&column);
-            let (head, tail) = (
-                format!(
-                    "SELECT old.{same} FROM main.{table} AS old JOIN main.{SHADOW} AS new ON \
-                     new.{same} = old.{same}"
-                ),
-                format!(" AND new.{column} COLLATE BINARY IS NOT old.{column}"),
-            );
-            let key = format!("old.{same}");
+            let tail = format!(" AND new.{column} COLLATE BINARY IS NOT old.{column}");
+            let (head, key) = (both.clone(), format!("old.{same}"));
             forbidden.extend(may_differ.then_some(Forbidden { head, key, tail, why }));
         }
-        let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
         let is_same = self.same_columns(new, select);
-        // What gives the key may depend on any column.
-        let same = fill.targets.iter().map(|it| is_same(&key) && is_same(it)).collect();
-        Ok(OnlinePlan { table: self.table.clone(), key, fill, same, forbidden, indexes })
+        let stored: Vec<_> = fill.targets.iter().filter(|it| is_same(it)).collect();
+        // By groups: SQLite takes no more than 1,000 in a row.
+        forbidden.extend(stored.chunks(100).map(|some| other_type(&both, &same, some)));
+        let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
+        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
     }
 
-    /// Which columns get the old one's values as they are, and store them alike.
+    /// Which columns get the old one's values as they are, and store them alike: what is not is
+    /// refused row by row.
     pub(super) fn same_columns(&self, new: &Shape, select: Option<&str>) -> impl Fn(&str) -> bool {
         let taken = select.map(text::columns_alone);
         move |name| {
@@ -370,6 +363,17 @@ pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(Strin
                lower(group_concat(\"from\" || ' ' || coalesce(\"to\", ''))) FROM \
                (SELECT * FROM pragma_foreign_key_list(?1, 'main') ORDER BY id, seq) GROUP BY id";
     all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Rows of which one of these columns has another type in the new table. An affinity is not always
+/// applied when a value is written first: a number in a text with a zero byte may be a text in the
+/// old table, and becomes a number in a copy.
+fn other_type(both: &str, key: &str, columns: &[&String]) -> Forbidden {
+    let differs =
+        columns.iter().map(|it| format!("typeof(old.{0}) <> typeof(new.{0})", quoted(it)));
+    let tail = format!(" AND ({})", differs.collect::<Vec<_>>().join(" OR "));
+    let why = "the new table stores a value of it as another type".into();
+    Forbidden { head: both.to_owned(), key: format!("old.{key}"), tail, why }
 }
 
 /// Whether the program of `query` reads one table, and makes of each row another one.

@@ -65,3 +65,24 @@ fn an_index_is_kept_where_its_columns_stay_as_they_are() {
         assert!(is_sound(&plain) && ours(&plain) == 0, "{index}: {rebuild}");
     }
 }
+
+#[test]
+fn a_value_that_a_copy_stores_otherwise_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    // Older versions of SQLite have left a text with a zero byte as it was.
+    let old = "CREATE TABLE t(id INTEGER PRIMARY KEY, b); INSERT INTO t(b) VALUES ('6'), (7);
+        PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = replace(sql, 'b)', 'b INTEGER)');
+        PRAGMA writable_schema = RESET; CREATE INDEX i ON t(b)";
+    plain(&path).execute_batch(old).unwrap();
+    let new = "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER, more)";
+    let (all, db) = (online(new), Database::open(&path).unwrap());
+    let error = all.up(&db).wait().unwrap_err().to_string();
+    assert!(error.contains("the row 1 of t: the new table stores a value"), "{error}");
+    assert!(error.contains("leave the word online out"), "{error}");
+    Migrations::abort(&db).wait().unwrap();
+    of("-- monolite: rebuild=t\n", new).up(&db).wait().unwrap();
+    db.close().unwrap();
+    assert!(is_sound(&plain(&path)));
+}
