@@ -21,7 +21,7 @@
 //! - A change that is committed in the source is noted, was there before the export's snapshot, or
 //!   is refused.
 //! - Until the COMMIT, PostgreSQL has nothing and the source takes writes again after a failure.
-//!   Behind it the source takes none before `--abort`.
+//!   From then on the source takes none before `--abort`, also where the answer was lost.
 
 use super::postgres::{Postgres, none_refused};
 use super::rows::Sum;
@@ -153,7 +153,7 @@ pub(super) fn run(
     db.read(refuse_faults).wait()?;
     following.objects = following.write(progress, begin)?;
     let followed = following.until_switch(arguments, postgres, progress);
-    let (postgres, mut made) = followed.map_err(|error| {
+    let (postgres, mut made, switching) = followed.map_err(|error| {
         (progress.stop, progress.doing) = (&NEVER, "removing its triggers from SOURCE");
         match following.write(progress, |tx| remove(tx, "*")) {
             Ok(_) => error,
@@ -162,6 +162,11 @@ pub(super) fn run(
             }
         }
     })?;
+    postgres.commit().context(
+        "SOURCE refuses writes now: if PostgreSQL has the tables, go on there; if it has not, \
+         --abort has SOURCE take writes again",
+    )?;
+    made.seconds.pause = Some(switching.elapsed().as_secs_f64());
     let after = "PostgreSQL has all since the switch, and SOURCE refuses writes until --abort";
     following.after_switch(&postgres, &mut made, progress).context(after)?;
     Ok(made)
@@ -252,6 +257,12 @@ fn begin(tx: &Tx<'_>) -> Result<BTreeMap<String, String>> {
         "another --follow of it goes on, has switched, or did not end; --abort removes what it has \
          made there, then begin again"
     );
+    let rebuild = "SELECT 1 FROM sqlite_schema WHERE name = 'monolite_rebuild_state'";
+    ensure!(
+        tx.query_optional(rebuild, (), |_| Ok(()))?.is_none(),
+        "a table of SOURCE is being rebuilt online, and may not get triggers: end that by \
+         `monolite migrate up` or `abort`, then begin again"
+    );
     let most = schema.tables.iter().map(|table| table.primary.len()).max().unwrap_or(0);
     let keys: String = (0..most).map(|at| format!(", k{at}")).collect();
     tx.execute_batch(&format!("CREATE TABLE {NOTES}(n INTEGER PRIMARY KEY, t{keys})"))?;
@@ -327,13 +338,13 @@ impl Following {
         Ok(())
     }
 
-    /// All up to the COMMIT.
+    /// All up to the COMMIT; gives when the source began to refuse writes, too.
     fn until_switch(
         &mut self,
         arguments: &arguments::ExportPostgres,
         postgres: Postgres,
         progress: &mut Progress<'_>,
-    ) -> Result<(Postgres, Exported)> {
+    ) -> Result<(Postgres, Exported, Instant)> {
         let db = self.db.with_error();
         let export = |tx: &ReadTx<'_>| super::export(&db, tx, arguments, Ok(postgres), progress);
         let (mut made, postgres) = self.db.read(export).wait()?;
@@ -368,8 +379,8 @@ impl Following {
             self.listen_for(5, progress)?;
             self.round(&postgres, targets, None, progress)?;
         }
-        self.switch(&postgres, &mut made, progress)?;
-        Ok((postgres, made))
+        let switching = self.switch(&postgres, &mut made, progress)?;
+        Ok((postgres, made, switching))
     }
 
     /// Has PostgreSQL be as one moment of the source; gives the checksum of the table to `compare`
@@ -437,13 +448,13 @@ impl Following {
         }
     }
 
-    /// Has the source refuse writes, and PostgreSQL have all of it.
+    /// Has the source refuse writes, and PostgreSQL have all of it but for the COMMIT.
     fn switch(
         &mut self,
         postgres: &Postgres,
         made: &mut Exported,
         progress: &mut Progress<'_>,
-    ) -> Result<()> {
+    ) -> Result<Instant> {
         let begin = Instant::now();
         let before = self.objects.clone();
         self.objects = self.write(progress, move |tx| {
@@ -455,9 +466,7 @@ impl Following {
         let sequences = self.db.read(|tx| map::sequences(tx, &schema::read(tx)?)).wait()?;
         made.plan.steps.extend(sequences);
         postgres.finish(&mut made.plan)?;
-        postgres.commit()?;
-        made.seconds.pause = Some(begin.elapsed().as_secs_f64());
-        Ok(())
+        Ok(begin)
     }
 
     /// Compares all, while the application may have begun, and leaves in the source what refuses

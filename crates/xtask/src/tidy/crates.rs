@@ -59,7 +59,8 @@ const ARROWS: [(&str, &[&str]); 13] = [
 const EXAMPLES: [&str; 3] = ["monolite", "monolite-archive", "monolite-postgres"];
 
 /// What the tests of a crate use besides.
-const TEST_ARROWS: [(&str, &[&str]); 4] = [
+const TEST_ARROWS: [(&str, &[&str]); 5] = [
+    ("monolite-cli", &["monolite-testkit"]),
     ("ledger", &["monolite-testkit"]),
     ("monolite-postgres", &["monolite-testkit"]),
     ("monolite-tests", &["monolite-testkit", "monolite"]),

@@ -11,6 +11,8 @@ use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
 use monolite::{Database, ErrorKind, Options, Sharing, Tx};
 
+use monolite_testkit::postgres_proxy::{Profile, Proxy};
+
 use super::{Ground, export};
 use crate::{complaint, monolite};
 
@@ -230,6 +232,49 @@ fn no_change_before_the_switch_is_lost_or_doubled_and_none_is_made_after_it() {
     assert!(monolite(&["export", "postgres", file, "--abort"]).status.success());
     assert_eq!(schema_of(&source), before);
     Connection::open(&source).unwrap().execute("DELETE FROM word", ()).unwrap();
+}
+
+#[test]
+fn a_source_whose_commit_was_not_answered_refuses_writes() {
+    let Some(ground) = Ground::of("export: a lost COMMIT") else { return };
+    let proxy = Proxy::start(ground.server.port()).unwrap();
+    let url = ground.database("unanswered");
+    let url = url.replace(&ground.server.port().to_string(), &proxy.port().to_string());
+    let source = ground.source("unanswered.db", SCHEMA);
+    let mut follower = Follower::of(&source, &url);
+    follower.wait_for("all rows were compared");
+    proxy.set(Profile::CutsEachCommit);
+    follower.switch();
+    let (code, said) = follower.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("SOURCE refuses writes now: if PostgreSQL has the tables"), "{said}");
+    assert_eq!(ground.ask("unanswered", "SELECT count(*) FROM parent").unwrap(), "2000");
+    let delete = || Connection::open(&source).unwrap().execute("DELETE FROM word", ());
+    assert!(delete().unwrap_err().to_string().contains("moved to PostgreSQL"));
+    let file = source.to_str().unwrap();
+    assert!(monolite(&["export", "postgres", file, "--abort"]).status.success());
+    delete().unwrap();
+}
+
+#[test]
+fn a_table_that_is_being_rebuilt_is_not_followed() {
+    let Some(ground) = Ground::of("export: follow a rebuild") else { return };
+    let source = ground.source("rebuilt.db", SCHEMA);
+    let db = Database::open(&source).unwrap();
+    let text = "-- monolite: rebuild=parent online
+        CREATE TABLE parent(id INTEGER PRIMARY KEY, name TEXT UNIQUE, n INTEGER) STRICT;";
+    let all = monolite::Migrations::new().with("0001_n.sql", text).unwrap();
+    let up = all.up(&db);
+    while all.status(&db).unwrap().rebuilding.is_none() {
+        assert!(!all.status(&db).unwrap().pending.is_empty(), "it was too fast");
+    }
+    up.cancel();
+    up.wait().unwrap_err();
+    db.close().unwrap();
+    let before = schema_of(&source);
+    let (code, said) = Follower::of(&source, &ground.database("rebuilt")).end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("rebuilt online") && schema_of(&source) == before, "{said}");
 }
 
 #[test]
