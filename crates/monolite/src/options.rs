@@ -87,7 +87,8 @@ pub enum Sharing {
     Exclusive,
     /// Other processes, such as the `sqlite3` shell (3.51.3 or newer), may use the file, too. Each
     /// read outside of a longer transaction pays several system calls for its locks, and another
-    /// process that writes or checkpoints can delay this one.
+    /// process that writes or checkpoints can delay this one. A long read stops the writes of all
+    /// processes once the WAL is at its limit, until it ends: bound it by `read_time_limit`.
     Shared,
 }
 

@@ -210,7 +210,7 @@ statistics! {
         checkpoint_seconds: Histogram = Times,
         /// How often a completed checkpoint let the WAL restart.
         checkpoints_completed: u64 = Count,
-        /// How long the end of a checkpoint paused the writer.
+        /// How long the end of a checkpoint, or a try at it, paused the writer.
         writer_pause_seconds: Histogram = Times,
     }
 }

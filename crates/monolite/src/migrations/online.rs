@@ -6,7 +6,7 @@
 //!    transaction.
 //! 2. Steps copy rows, each as one write among others. How many rows is measured: so that a step
 //!    takes some milliseconds while others write, and more when none does. While others write, it
-//!    rests three times as long as the step has kept the writer, unless rows change faster than it
+//!    rests twice as long as the step has kept the writer, unless rows change faster than it
 //!    copies them again: then the next step is under way at once.
 //! 3. When all are copied, both tables are compared range by range on snapshots, which no write
 //!    waits for. They are compared again when the schema has changed meanwhile.
@@ -61,7 +61,7 @@ const AT_ONCE: usize = 2;
 const QUIET: u32 = 50;
 
 /// How long is rested behind a step while others write, in times of what it took with its commit.
-const RESTS: u32 = 3;
+const RESTS: u32 = 2;
 
 /// Rows of the first step, of the least and of the largest.
 const ROWS: [u32; 3] = [200, 20, 50_000];

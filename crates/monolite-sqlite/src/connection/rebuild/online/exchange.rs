@@ -16,7 +16,8 @@ impl Rebuild<'_> {
     /// kept. From then on an index of the old table is kept if the new one has none of its number.
     pub(super) fn keep_indexes(&self, new: &Shape, select: Option<&str>) -> Result<()> {
         let raw = self.connection.raw();
-        let is_same = self.same_columns(new, select);
+        let same = self.same_columns(new, select);
+        let is_same = |name: &str| same.iter().any(|it| it.eq_ignore_ascii_case(name));
         let entries = |table: &str, index: &str| {
             let sql = "SELECT lower(part.name), part.\"desc\", part.coll FROM \
                        pragma_index_list(?1, 'main') AS list, \

@@ -40,6 +40,8 @@ pub struct OnlinePlan {
     pub(super) key: String,
     pub(super) fill: Fill,
     forbidden: Vec<Forbidden>,
+    /// What a row that is copied must not be; one that is updated is compared.
+    converted: Vec<Forbidden>,
     /// The names that the indexes shall have.
     indexes: Vec<String>,
 }
@@ -103,6 +105,7 @@ impl OnlinePlan {
             return Err(failure(ffi::SQLITE_CONSTRAINT, text));
         }
         self.refuse_forbidden(raw, only)?;
+        self.converted.iter().try_for_each(|it| self.refuse_one(raw, it, only))?;
         Ok((copied, keys))
     }
 
@@ -182,14 +185,20 @@ impl OnlinePlan {
         raw: &rusqlite::Connection,
         only: &dyn Fn(&str) -> String,
     ) -> Result<()> {
-        for it in &self.forbidden {
-            let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
-            let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
-            let why =
-                || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
-            refuse(row.map(|_| why()))?;
-        }
-        Ok(())
+        self.forbidden.iter().try_for_each(|it| self.refuse_one(raw, it, only))
+    }
+
+    fn refuse_one(
+        &self,
+        raw: &rusqlite::Connection,
+        it: &Forbidden,
+        only: &dyn Fn(&str) -> String,
+    ) -> Result<()> {
+        let sql = format!("{} WHERE {}{}", it.head, only(&it.key), it.tail);
+        let row = raw.query_row(&sql, (), |row| row.get::<_, i64>(0)).optional()?;
+        let why =
+            || format!("the row {} of {}: {}; {OFFLINE}", row.unwrap_or(0), self.table, it.why);
+        refuse(row.map(|_| why()))
     }
 
     fn with_names(&self, mut text: String) -> String {
@@ -219,7 +228,8 @@ impl Rebuild<'_> {
         };
         let mut fill = Fill::new(self, new, select)?;
         let (table, same) = (quoted(&self.table), quoted(&key));
-        let mut forbidden = Vec::new();
+        let (mut forbidden, stored) = (Vec::new(), self.same_columns(new, select));
+        let is_stored = |name: &str| stored.iter().any(|it| it.eq_ignore_ascii_case(name));
         if let Some(select) = select {
             let Some(from) = text::from_alone(select, &self.table) else {
                 self.refuse(format!("a SELECT that is not just SELECT … FROM {}", self.table));
@@ -228,7 +238,8 @@ impl Rebuild<'_> {
             };
             let head = fill.keep_key(select, from, &key);
             let why = "the SELECT gives it another key".into();
-            forbidden.push(Forbidden { head: head.0, key: same.clone(), tail: head.1, why });
+            let changed = Forbidden { head: head.0, key: same.clone(), tail: head.1, why };
+            forbidden.extend((!is_stored(&key)).then_some(changed));
             if !is_row_by_row(raw, &fill.source(&format!(" WHERE {same} > 1")))? {
                 self.refuse("a SELECT that groups rows, or reads another table".into());
             }
@@ -254,7 +265,7 @@ impl Rebuild<'_> {
                     collation.map(std::ffi::CStr::to_owned),
                 ))
             };
-            let may_differ = select.is_some() || was.form != is.form;
+            let may_differ = !is_stored(&column) && (select.is_some() || was.form != is.form);
             if form(was, &self.table)? != form(is, SHADOW)? {
                 self.refuse(format!("{column}, which a foreign key uses, as another type"));
             }
@@ -264,28 +275,25 @@ impl Rebuild<'_> {
             let (head, key) = (both.clone(), format!("old.{same}"));
             forbidden.extend(may_differ.then_some(Forbidden { head, key, tail, why }));
         }
-        let is_same = self.same_columns(new, select);
-        let stored: Vec<_> = fill.targets.iter().filter(|it| is_same(it)).collect();
         // By groups: SQLite takes no more than 1,000 in a row.
-        forbidden.extend(stored.chunks(100).map(|some| other_type(&both, &same, some)));
+        let converted = stored.chunks(100).map(|some| other_type(&both, &same, some)).collect();
         let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
-        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, indexes })
+        Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, converted, indexes })
     }
 
-    /// Which columns get the old one's values as they are, and store them alike: what is not is
+    /// The columns that get the old one's values as they are, and store them alike: what is not is
     /// refused row by row.
-    pub(super) fn same_columns(&self, new: &Shape, select: Option<&str>) -> impl Fn(&str) -> bool {
+    pub(super) fn same_columns(&self, new: &Shape, select: Option<&str>) -> Vec<String> {
         let taken = select.map(text::columns_alone);
-        move |name| {
-            let is_taken = taken
-                .as_ref()
-                .is_none_or(|taken| taken.iter().any(|it| it.eq_ignore_ascii_case(name)));
-            let both = self.old.column(name).zip(new.column(name));
-            is_taken
-                && both.is_some_and(|(old, new)| {
-                    old.form == new.form && !old.is_generated && !new.is_generated
-                })
-        }
+        let is_taken = |name: &str| {
+            let is_it = |it: &String| it.eq_ignore_ascii_case(name);
+            taken.as_ref().is_none_or(|taken| taken.iter().any(is_it))
+        };
+        let is_same = |old: &&Column| {
+            let new = new.column(&old.name).filter(|new| !new.is_generated);
+            !old.is_generated && new.is_some_and(|new| new.form == old.form) && is_taken(&old.name)
+        };
+        self.old.columns.iter().filter(is_same).map(|it| it.name.clone()).collect()
     }
 
     /// The columns of the table that its foreign keys have, or those to it.
@@ -368,7 +376,7 @@ pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(Strin
 /// Rows of which one of these columns has another type in the new table. An affinity is not always
 /// applied when a value is written first: a number in a text with a zero byte may be a text in the
 /// old table, and becomes a number in a copy.
-fn other_type(both: &str, key: &str, columns: &[&String]) -> Forbidden {
+fn other_type(both: &str, key: &str, columns: &[String]) -> Forbidden {
     let differs =
         columns.iter().map(|it| format!("typeof(old.{0}) <> typeof(new.{0})", quoted(it)));
     let tail = format!(" AND ({})", differs.collect::<Vec<_>>().join(" OR "));
