@@ -16,8 +16,9 @@
 //! 5. The history is filled into another file, and rebuilt there in one transaction. Both tables
 //!    must have the same rows and texts.
 //!
-//! A latency runs from the call to its answer. The pause of the exchange is the longest time
-//! without an acknowledged write around it.
+//! A latency runs from the call to its answer. A client that is late calls at once, so that of a
+//! write is given from its time, too. The pause of the exchange is the longest time without an
+//! acknowledged write around it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -45,6 +46,9 @@ const REPORT: Duration = Duration::from_secs(60);
 
 /// How exactly the moment of the exchange is known.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// So many looks before and behind it are around the exchange.
+const AROUND: usize = 3;
 
 /// Rows of a write that fills the table.
 const FILLED: i64 = 20_000;
@@ -118,6 +122,8 @@ struct History {
 #[derive(Default)]
 struct Measured {
     writes: Latencies,
+    /// From the time that the write had.
+    due: Latencies,
     reads: Latencies,
     since: Option<Instant>,
 }
@@ -126,6 +132,8 @@ struct Load {
     db: Database,
     history: History,
     measured: Mutex<Measured>,
+    /// All of it, until it is cleared.
+    whole: Mutex<[Latencies; 2]>,
     started: Instant,
     /// Nanoseconds since the start: when the last write was acknowledged.
     acknowledged: AtomicU64,
@@ -142,6 +150,7 @@ impl Load {
             db,
             history: History { added, inserted, next },
             measured: Mutex::default(),
+            whole: Mutex::default(),
             started: Instant::now(),
             acknowledged: AtomicU64::new(0),
             pause: AtomicU64::new(0),
@@ -160,14 +169,18 @@ impl Load {
             println!("{what}");
             return 0.0;
         }
+        let mut whole = self.whole.lock().expect("no client panics");
+        whole[0].merge(&it.writes);
+        whole[1].merge(&it.due);
         println!(
             "{what}: {:.0} writes/s, {:.0} reads/s over {took:.0} s; ms of a write: p50 {:.1}, \
-             p99 {:.1}, max {:.0}; of a read: p99 {:.1}",
+             p99 {:.1}, max {:.0}, p99 from its time {:.1}; of a read: p99 {:.1}",
             rate(writes.samples),
             rate(reads.samples),
             ms(writes.p50_ns),
             ms(writes.p99_ns),
             ms(writes.max_ns),
+            ms(it.due.percentiles().p99_ns),
             ms(reads.p99_ns)
         );
         rate(writes.samples + reads.samples)
@@ -226,9 +239,15 @@ impl Load {
                 true => self.write(&mut random, &mut mine).await?,
                 false => self.read(&mut random).await?,
             }
+            let (took, since) = (called.elapsed(), next.elapsed());
             let mut measured = self.measured.lock().expect("no client panics");
-            let kind = if is_write { &mut measured.writes } else { &mut measured.reads };
-            kind.record(called.elapsed());
+            match is_write {
+                true => {
+                    measured.writes.record(took);
+                    measured.due.record(if rate.is_some() { since } else { took });
+                }
+                false => measured.reads.record(took),
+            }
             is_write = !is_write;
         }
         self.history.inserted.lock().expect("no client panics").extend(mine);
@@ -323,6 +342,7 @@ fn rebuild(load: &Load, all: &Migrations, rows: i64) -> Result<()> {
     let monitor = job.monitor();
     let finished = std::thread::spawn(move || job.wait());
     let mut seen = Seen { copied: None, exchanged: None, pauses: Vec::new() };
+    *load.whole.lock().expect("no client panics") = Default::default();
     let (mut reported, mut from) = (Instant::now(), 0);
     while !finished.is_finished()
         && seen.exchanged.is_none_or(|at| started.elapsed() < at + REMOVING)
@@ -342,6 +362,11 @@ fn rebuild(load: &Load, all: &Migrations, rows: i64) -> Result<()> {
             }
             Some(RebuildPhase::Removing) if seen.exchanged.is_none() => {
                 seen.exchanged = Some(took);
+                // The first write behind it may just be on its way.
+                for _ in 0..AROUND {
+                    std::thread::sleep(LOOK);
+                    seen.pauses.push(load.pause.swap(0, Ordering::Relaxed));
+                }
                 exchanged(load, &mut seen, took);
                 reported = Instant::now();
             }
@@ -370,7 +395,7 @@ fn rebuild(load: &Load, all: &Migrations, rows: i64) -> Result<()> {
 fn exchanged(load: &Load, seen: &mut Seen, took: Duration) {
     load.report("until the exchange");
     println!("exchanged after {:.0} s", seconds(took));
-    let around = seen.pauses.iter().rev().take(3).copied().max().unwrap_or(0);
+    let around = seen.pauses.iter().rev().take(2 * AROUND).copied().max().unwrap_or(0);
     seen.pauses.sort_unstable();
     let usual = seen.pauses.get(seen.pauses.len() / 2).copied().unwrap_or(0);
     if around > 0 {
@@ -379,6 +404,12 @@ fn exchanged(load: &Load, seen: &mut Seen, took: Duration) {
             ms(around),
             ms(usual),
             LOOK.as_millis()
+        );
+        let [called, due] = &*load.whole.lock().expect("no client panics");
+        println!(
+            "all writes beside it, ms: p99 {:.1}, p99 from its time {:.1}",
+            ms(called.percentiles().p99_ns),
+            ms(due.percentiles().p99_ns)
         );
     }
 }

@@ -84,11 +84,11 @@ const SHORT: Duration = Duration::from_millis(20);
 
 const _: () = assert!(SHORT.as_micros() < GRACE.as_micros());
 
-/// What the WAL has grown by during a pass with its sync, at which the writer is asked to finish:
+/// The writer is asked to finish when the WAL grew by no more than this during a pass and its sync:
 /// some milliseconds of copying.
 const TAIL_BYTES: u64 = 4 << 20;
 
-/// The frames of that.
+/// The same in frames of pages of 4 KiB.
 const TAIL_FRAMES: u32 = 1_000;
 
 /// Passes in the background before the writer is asked to finish whatever is left.
@@ -431,15 +431,17 @@ impl Checkpointer {
             let pinned = self.checkpoints.release_idle();
             let before = self.checkpoints.wal.wal_bytes();
             let done = self.pass(connection)?;
-            let is_copied = done.wal_frames - done.copied_frames <= TAIL_FRAMES;
-            if !is_copied && let Some(pinned) = pinned {
-                self.press(pinned.oldest);
-                return Ok(false);
+            if done.wal_frames - done.copied_frames > TAIL_FRAMES {
+                if let Some(pinned) = pinned {
+                    self.press(pinned.oldest);
+                    return Ok(false);
+                }
+                continue;
             }
             sync_database(connection.raw())?;
             // What SQLite says of the WAL is from the beginning of the pass.
-            let grown = self.checkpoints.wal.wal_bytes().saturating_sub(before);
-            if is_copied && grown <= TAIL_BYTES {
+            let now = self.checkpoints.wal.wal_bytes();
+            if now.saturating_sub(before) <= TAIL_BYTES || now >= self.checkpoints.limit / 2 {
                 break;
             }
         }

@@ -197,7 +197,7 @@ statistics! {
         /// Committed frames (pages) of the WAL not yet in the database file when it was opened.
         /// Above zero after a crash, or if another program left a WAL.
         wal_frames_recovered: u64 = Elsewhere,
-        /// Frames of the WAL that recovery left out at the opening. After a power cut:
+        /// Frames of the WAL that recovery left out at the opening. After a power cut or `kill -9`:
         /// unacknowledged commits. Otherwise check the disk: acknowledged commits may be among
         /// them.
         wal_frames_discarded: u64 = Elsewhere,

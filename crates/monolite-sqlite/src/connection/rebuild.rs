@@ -70,6 +70,8 @@ struct Rebuild<'c> {
     before: Compiled,
     /// Which of its indexes the new table has.
     created: Vec<usize>,
+    /// Which of its indexes the new table cannot have.
+    failed: Vec<usize>,
     faults: Faults,
 }
 
@@ -139,6 +141,7 @@ impl<'c> Rebuild<'c> {
             carried: attached.indexes.len(),
             attached,
             created: Vec::new(),
+            failed: Vec::new(),
             table,
             faults: Faults::default(),
         })
@@ -204,7 +207,10 @@ impl<'c> Rebuild<'c> {
                     fits = false;
                     continue;
                 }
-                Err(error) => fault(error)?,
+                Err(error) => {
+                    self.failed.push(at);
+                    fault(error)?
+                }
                 Ok(()) => {
                     self.created.push(at);
                     if text::may_mean_else(&index.sql, &gone) {

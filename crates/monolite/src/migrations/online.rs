@@ -41,8 +41,8 @@ use crate::maintenance::Maintenance;
 use crate::pacer::Pacer;
 use crate::tx::Tx;
 
-/// What a step takes while others write, with its commit: that syncs pages all over the indexes,
-/// which is more than half of it, and what others wait for.
+/// What a step takes while others write, with its commit: that syncs pages all over new indexes,
+/// and others wait for it.
 const BESIDE_OTHERS: Duration = Duration::from_millis(4);
 
 /// The commit of a step is counted as at most so many times the rest of it: what others have
@@ -318,7 +318,7 @@ impl Online<'_> {
         let Some(size) = size else { return Ok(0) };
         if size.free < size.needed {
             let message = format!(
-                "{table} is not rebuilt online: the copy takes about {} MB, and the disk has {} \
+                "{table} is not rebuilt online: the copy takes up to {} MB, and the disk has {} \
                     MB; \
                  nothing was changed",
                 size.needed >> 20,

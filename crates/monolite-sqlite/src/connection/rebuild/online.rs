@@ -2,16 +2,18 @@
 //! of a transaction, with nothing in memory that the next one needs.
 //!
 //! # Format
-//! While it goes on, the file has the new table under the engine's own name ([`SHADOW`]) with its
-//! indexes, without foreign keys, which would act on it; triggers of the old table; the keys of
-//! rows that were changed ([`DIRTY`]); and, in [`REBUILD`], names and values: whose migration it
-//! is, `from` (the first key that is not copied; none when all are), `rows` and `total`, which rows
-//! were `refused` last, what it rebuilds (`schema`), `removing` when only rows are left to be
-//! deleted, and the definition of each `object` it has made, which are the only ones of these names
-//! that [`crate::names`] allows.
+//! While it goes on, the file has the new table under the engine's own name ([`SHADOW`]), without
+//! foreign keys, which would act on it, and with its indexes, but for those that are *kept*: an
+//! index of the old table is kept if the copy has none of its number. There are, too, triggers of
+//! the old table; the keys of rows that were changed ([`DIRTY`]); and, in [`REBUILD`], names and
+//! values: whose migration it is, `from` (the first key that is not copied; none when all are),
+//! `rows` and `total`, which rows were `refused` last, what it rebuilds (`schema`), `removing` when
+//! only rows are left to be deleted, and the definition of each `object` it has made, which are the
+//! only ones of these names that [`crate::names`] allows.
 //!
 //! # Algorithm
-//! 1. **[`Online::begin`]** makes all that, and tries the swap on the empty table.
+//! 1. **[`Online::begin`]** makes all that, drops those indexes of the copy that are kept, and
+//!    tries the swap on the empty table.
 //! 2. The triggers write the keys of changed rows, and no values. `REPLACE` fires none for the rows
 //!    that it deletes, so two look before a row is written which others it is unique against.
 //! 3. **[`Online::step`]** gives the changed rows among those that were copied the values that

@@ -37,7 +37,7 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
     "monolite-cli     ─► monolite-bench, monolite-torture, monolite-server, monolite-client, \
-     monolite, monolite-archive, monolite-ltx, monolite-sqlite\n\
+     monolite, monolite-archive, monolite-ltx, monolite-sqlite, (monolite-testkit)\n\
      monolite-server  ─► monolite, monolite-archive, monolite-sqlite, (monolite-client)\n\
      monolite-client  ─► monolite\n\
      monolite-postgres ─► monolite, (monolite-testkit)\n\
@@ -63,19 +63,7 @@ fn drawn() -> Vec<Package> {
     let mut engine = engine();
     engine.direct.push("serde".into());
     vec![
-        of_crates(
-            "monolite-cli",
-            &[
-                "monolite-bench",
-                "monolite-torture",
-                "monolite-server",
-                "monolite-client",
-                "monolite",
-                "monolite-archive",
-                "monolite-ltx",
-                "monolite-sqlite",
-            ],
-        ),
+        command(),
         server(),
         of_crates("monolite-client", &["monolite"]),
         of_crates(
@@ -118,6 +106,26 @@ fn of_crates(name: &str, uses: &[&str]) -> Package {
 
 fn engine() -> Package {
     of_crates("monolite", &["monolite-sqlite"])
+}
+
+/// The command, whose tests use a proxy.
+fn command() -> Package {
+    let mut command = of_crates(
+        "monolite-cli",
+        &[
+            "monolite-bench",
+            "monolite-torture",
+            "monolite-server",
+            "monolite-client",
+            "monolite",
+            "monolite-archive",
+            "monolite-ltx",
+            "monolite-sqlite",
+            "monolite-testkit",
+        ],
+    );
+    command.tests_only.push("monolite-testkit".into());
+    command
 }
 
 /// The server, whose tests use the client.

@@ -13,7 +13,7 @@ use super::super::{Creation, Rebuild, SHADOW, text};
 
 impl Rebuild<'_> {
     /// Drops those indexes of the new table that the old one has with the same entries: they are
-    /// kept. From then on an index of the old table is kept if the new one has none of its number.
+    /// kept.
     pub(super) fn keep_indexes(&self, new: &Shape, select: Option<&str>) -> Result<()> {
         let raw = self.connection.raw();
         let same = self.same_columns(new, select);
@@ -80,7 +80,7 @@ impl Rebuild<'_> {
         let is_kept = |it: &Entry| {
             let is_copied = |at| entries.iter().any(|it| it.is_new && self.number_of(it) == at);
             let at = self.number_of(it).filter(|at| !it.is_new && *at < self.carried);
-            at.is_some() && !is_copied(at)
+            at.is_some_and(|at| !self.failed.contains(&at)) && !is_copied(at)
         };
         self.with_writable_schema(|| {
             let sql =

@@ -40,7 +40,7 @@ pub struct OnlinePlan {
     pub(super) key: String,
     pub(super) fill: Fill,
     forbidden: Vec<Forbidden>,
-    /// What a row that is copied must not be; one that is updated is compared.
+    /// Rows that the copy stores otherwise: looked for behind a copy. An update compares each row.
     converted: Vec<Forbidden>,
     /// The names that the indexes shall have.
     indexes: Vec<String>,
@@ -276,7 +276,7 @@ impl Rebuild<'_> {
             forbidden.extend(may_differ.then_some(Forbidden { head, key, tail, why }));
         }
         // By groups: SQLite takes no more than 1,000 in a row.
-        let converted = stored.chunks(100).map(|some| other_type(&both, &same, some)).collect();
+        let converted = stored.chunks(100).map(|some| otherwise(&both, &same, some)).collect();
         let indexes = self.attached.indexes.iter().map(|it| it.name.clone()).collect();
         Ok(OnlinePlan { table: self.table.clone(), key, fill, forbidden, converted, indexes })
     }
@@ -373,14 +373,16 @@ pub(super) fn keys_of(connection: &Connection, table: &str) -> Result<Vec<(Strin
     all(connection.raw(), sql, [table], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Rows of which one of these columns has another type in the new table. An affinity is not always
+/// Rows of which the new table has one of these columns otherwise. An affinity is not always
 /// applied when a value is written first: a number in a text with a zero byte may be a text in the
 /// old table, and becomes a number in a copy.
-fn other_type(both: &str, key: &str, columns: &[String]) -> Forbidden {
-    let differs =
-        columns.iter().map(|it| format!("typeof(old.{0}) <> typeof(new.{0})", quoted(it)));
+fn otherwise(both: &str, key: &str, columns: &[String]) -> Forbidden {
+    let differs = columns.iter().map(|it| {
+        let [old, new] = ["old", "new"].map(|table| format!("{table}.{}", quoted(it)));
+        format!("typeof({old}) <> typeof({new}) OR {old} COLLATE BINARY IS NOT {new}")
+    });
     let tail = format!(" AND ({})", differs.collect::<Vec<_>>().join(" OR "));
-    let why = "the new table stores a value of it as another type".into();
+    let why = "the new table stores a value of it otherwise".into();
     Forbidden { head: both.to_owned(), key: format!("old.{key}"), tail, why }
 }
 

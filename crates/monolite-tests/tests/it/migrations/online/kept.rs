@@ -51,6 +51,9 @@ fn an_index_is_kept_where_its_columns_stay_as_they_are() {
         .unwrap();
         let all = online(&rebuild);
         pause(&db, &all);
+        db.close().unwrap();
+        plain(&path).execute_batch("VACUUM").unwrap();
+        let db = Database::open(&path).unwrap();
         let root = || {
             let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'i'";
             db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
@@ -79,10 +82,27 @@ fn a_value_that_a_copy_stores_otherwise_is_refused() {
     let new = "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER, more)";
     let (all, db) = (online(new), Database::open(&path).unwrap());
     let error = all.up(&db).wait().unwrap_err().to_string();
-    assert!(error.contains("the row 1 of t: the new table stores a value"), "{error}");
+    assert!(
+        error.contains("the row 1 of t: the new table stores a value of it otherwise"),
+        "{error}"
+    );
     assert!(error.contains("leave the word online out"), "{error}");
     Migrations::abort(&db).wait().unwrap();
     of("-- monolite: rebuild=t\n", new).up(&db).wait().unwrap();
     db.close().unwrap();
     assert!(is_sound(&plain(&path)));
+}
+
+#[test]
+fn an_index_that_the_new_table_cannot_have_is_refused_with_all_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    write(&db, &format!("{OLD}; CREATE INDEX i ON t(c); CREATE VIEW v AS SELECT c FROM t"))
+        .unwrap();
+    let all = online("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER)");
+    let error = all.up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("the index i") && told.contains("the view v"), "{told}");
+    db.close().unwrap();
 }
