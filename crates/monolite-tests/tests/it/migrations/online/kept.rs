@@ -106,3 +106,20 @@ fn an_index_that_the_new_table_cannot_have_is_refused_with_all_else() {
     assert!(told.contains("the index i") && told.contains("the view v"), "{told}");
     db.close().unwrap();
 }
+
+#[test]
+fn old_rows_that_cannot_be_deleted_go_with_their_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    // A value of a wrong type in a generated column, as older versions of SQLite have let in.
+    let old =
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, g BLOB AS (a)); CREATE INDEX i ON \
+               t(g); INSERT INTO t(a) VALUES (5), (6); PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = sql || ' STRICT' WHERE name = 't';";
+    plain(&path).execute_batch(old).unwrap();
+    let all = online("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, g ANY AS (a)) STRICT");
+    let db = Database::open(&path).unwrap();
+    assert_eq!(all.up(&db).wait().unwrap(), ["0001_rebuild.sql"]);
+    db.close().unwrap();
+    assert!(is_sound(&plain(&path)) && ours(&plain(&path)) == 0);
+}
