@@ -296,7 +296,12 @@ fn triggers(at: usize, table: &Table) -> Vec<String> {
         let (name, all) = (quoted(&table.name), all.join(" AND "));
         format!("{into} SELECT {at}, {} FROM {name} WHERE {all}; ", key.join(", "))
     };
-    let replaced: String = uniques(table).map(replaced).collect();
+    let of_rowid = |rowid: &str| {
+        let (name, key) = (quoted(&table.name), key.join(", "));
+        format!("{into} SELECT {at}, {key} FROM {name} WHERE {rowid} = NEW.{rowid}; ")
+    };
+    let hidden = schema::rowid_name(table).filter(|_| table.rowid.is_none()).map(of_rowid);
+    let replaced: String = uniques(table).map(replaced).chain(hidden).collect();
     let note = |row: &str| {
         let values: String = key.iter().map(|name| format!(", {row}.{name}")).collect();
         format!("{into} VALUES ({at}{values});")

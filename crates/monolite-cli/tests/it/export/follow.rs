@@ -51,6 +51,9 @@ const CHANGES: &[&str] = &[
     "REPLACE INTO word VALUES ('w' || ?2, 'p' || ?1 || '@x', 1)",
     "UPDATE OR REPLACE word SET email = 'p' || (?1 + 1) || '@x', is_live = 1 WHERE k = 'p' || ?1",
     "UPDATE word SET k = 'v' || ?2 WHERE k = (SELECT max(k) FROM word) AND ?1 IS ?1",
+    // By the hidden rowid.
+    "REPLACE INTO word(rowid, k, is_live) VALUES (?1, 'r' || ?2, 0)",
+    "UPDATE OR REPLACE word SET rowid = ?1 WHERE k = (SELECT max(k) FROM word)",
     "REPLACE INTO pair VALUES ('p' || ?2, x'00', 'c' || ?1)",
     "UPDATE OR REPLACE pair SET c = 'c' || (?1 + 1) WHERE a = 'p' || ?1",
     "REPLACE INTO code(id, a) VALUES (?2, ?1)",
