@@ -3,6 +3,7 @@
 //! It looks at tokens, not at a syntax tree: a rule speaks where its words stand. What depends on
 //! the type of a column is told where a `CREATE TABLE` of the same run says the type.
 
+mod binding;
 mod found;
 mod known;
 mod rules;
@@ -700,6 +701,7 @@ impl Lint<'_> {
             b'/' | b'%' if self.word(at + 1) != "nullif" && !is_number(at + 1, 1e-99, f64::MAX) => {
                 self.add(at, "division");
             }
+            b'|' if touches(b'|') && self.is_beside_arithmetic(at) => self.add(at, "precedence"),
             b'|' if touches(b'|') && self.has_no_text(at) => self.add(at, "concatenation"),
             b'<' | b'>'
                 if touches(sign)

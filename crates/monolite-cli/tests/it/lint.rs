@@ -52,6 +52,8 @@ const PLANTED: &[(&str, &str)] = &[
     ("division", "SELECT 7 % stock FROM item WHERE id = 2"),
     ("concatenation", "SELECT stock || price FROM item WHERE id = 1"),
     ("concatenation", "SELECT 1 || 2"),
+    ("precedence", "SELECT stock + 1 || 'x' FROM item WHERE id = 1"),
+    ("precedence", "SELECT name || stock * (2) || 'x' FROM item WHERE id = 1"),
     ("as-text", "SELECT (item.price * 2) || name FROM item WHERE id = 2"),
     ("as-text", "SELECT CAST(price * 2 AS TEXT) FROM item WHERE id = 2"),
     ("as-text", "SELECT (id > 1) || name FROM item WHERE id = 2"),
