@@ -97,6 +97,8 @@ impl IoError {
     pub const FULL: IoError = IoError::constant(ffi::SQLITE_FULL);
     /// What was read is not what was written (`SQLITE_IOERR_DATA`).
     pub const DATA: IoError = IoError::constant(ffi::SQLITE_IOERR_DATA);
+    /// What was read cannot have been written so (`SQLITE_CORRUPT`).
+    pub const CORRUPT: IoError = IoError::constant(ffi::SQLITE_CORRUPT);
     /// A read failed (`SQLITE_IOERR_READ`).
     pub const READ: IoError = IoError::constant(ffi::SQLITE_IOERR_READ);
     /// A read went past the end of the file; the rest of the buffer was zeroed.

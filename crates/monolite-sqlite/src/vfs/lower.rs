@@ -46,7 +46,8 @@ pub struct LowerFile {
     /// Of the wal-index, which SQLite opens once in a process. Known to the connection that mapped
     /// it first: the engine's writer.
     shm: Option<Descriptor>,
-    is_wal: bool,
+    /// Of a file of the database.
+    kind: Option<FileKind>,
 }
 
 /// What the database file of a connection and its WAL have in common.
@@ -112,15 +113,15 @@ impl LowerFile {
         path: Option<&Path>,
     ) -> LowerFile {
         let path = path.map(Box::from);
-        let (descriptor, shm, is_wal) = (None, None, false);
-        let mut lower = LowerFile { file, ties, file_lock, path, descriptor, shm, is_wal };
+        let (descriptor, shm, kind) = (None, None, None);
+        let mut lower = LowerFile { file, ties, file_lock, path, descriptor, shm, kind };
         lower.descriptor = Descriptor::asked(|| _ = lower.size());
         lower
     }
 
     /// As a file of this kind, of which others have to know the descriptor or check it.
     pub(super) fn of_kind(mut self, kind: FileKind) -> LowerFile {
-        self.is_wal = kind == FileKind::Wal;
+        self.kind = Some(kind);
         if let (FileKind::Database, Some(ties), Some(own)) = (kind, &self.ties, self.descriptor) {
             ties.database.get_or_init(|| own);
         }
@@ -140,7 +141,7 @@ impl LowerFile {
     /// written came from there.
     fn check_before_write(&self) -> Result {
         self.check_descriptor("writing", IoError::WRITE)?;
-        let ties = self.ties.as_ref().filter(|_| self.is_wal);
+        let ties = self.ties.as_ref().filter(|_| self.kind == Some(FileKind::Wal));
         let database = ties.and_then(|ties| ties.database.get());
         let Some(Err(errno)) = database.map(|it| it.check()) else { return Ok(()) };
         Err(failed(self.database_path(), "reading", errno, IoError::WRITE))
@@ -217,15 +218,22 @@ impl LowerFile {
     /// Reads `buf.len()` bytes from offset `at`.
     ///
     /// # Errors
-    /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed; the code of the
-    /// failure.
+    /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed;
+    /// [`IoError::CORRUPT`] when the file ends amid the page; the code of the failure.
     pub fn read(&mut self, buf: &mut [u8], at: u64) -> Result {
-        if self.is_wal {
+        if self.kind == Some(FileKind::Wal) {
             self.check_descriptor("reading", IoError::READ)?;
         }
         let len = c_int::try_from(buf.len()).expect("SQLite reads at most an int at once");
         let code = call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at)));
-        self.done("reading", code)
+        let read = self.done("reading", code);
+        // SQLite would take what was cut off for zeros. It reads the first page before it knows
+        // how large pages are.
+        let is_page = self.kind == Some(FileKind::Database) && at > 0;
+        if is_page && read == Err(IoError::SHORT_READ) && self.size()? > at {
+            return Err(IoError::CORRUPT);
+        }
+        read
     }
 
     /// Writes all of `data` at offset `at`, in pieces of at most [`MAX_WRITE_BYTES`].
