@@ -201,7 +201,7 @@ impl Online<'_> {
             let number = match self.get("number")? {
                 Some(number) => number,
                 // Another program has dropped what is noted, and not all of the rest.
-                None if self.schema("")?.is_empty() => return Ok(None),
+                None if self.schema(SHADOW)?.is_empty() => return Ok(None),
                 None => 0,
             };
             let has = |value: Option<i64>| value.unwrap_or(0).unsigned_abs();
