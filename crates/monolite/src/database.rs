@@ -660,8 +660,8 @@ impl<E> Database<E> {
     /// Checks the database in the background: the pages, rows and indexes of every table, and all
     /// foreign keys, as `PRAGMA integrity_check` and `foreign_key_check` do. Each table is checked
     /// on its own snapshot, so the largest one decides how long the WAL is kept; progress counts
-    /// tables. Pages that belong to no table are not checked: run `PRAGMA integrity_check` on a
-    /// backup for those.
+    /// tables. Pages that belong to no table, or to two, are not found: run `PRAGMA
+    /// integrity_check` on a backup for those.
     ///
     /// # Errors
     /// From the handle: `Timeout` when its snapshot was revoked again and again near the WAL's

@@ -291,32 +291,35 @@ pub(crate) fn check_closed(
     let deadline = Arc::clone(&file.deadline);
     job.when_it_ends(move || deadline.set(Duration::ZERO, Duration::ZERO));
     let connection = &file.connection;
-    let checked =
-        check_tables(job, connection.maintenance().table_names().map_err(Error::from), |name| {
-            let mut checked = Checked::default();
-            let looked = checked.look_at(connection, name);
-            job.check()?;
-            looked.map_err(|error| error.context(format!("table {name}")))?;
-            Ok(checked)
-        })?;
+    let names = connection.check_texts().and_then(|()| connection.maintenance().table_names());
+    let checked = check_tables(job, names.map_err(Error::from), |name| {
+        let mut checked = Checked::default();
+        let looked = checked.look_at(connection, name);
+        job.check()?;
+        looked.map_err(|error| error.context(format!("table {name}")))?;
+        Ok(checked)
+    })?;
     file.check_unchanged()?;
     Ok(Some(checked))
 }
 
-/// Looks at all tables of `names` with `check`. A schema that cannot be read is damage, too.
+/// Looks at all tables of `names`, and at the schema's own, with `check`. A schema that cannot be
+/// read is damage, too.
 fn check_tables(
     job: &JobContext,
     names: Result<Vec<String>>,
     check: impl Fn(&str) -> Result<Checked>,
 ) -> Result<Checked> {
     let mut all = Checked::default();
-    let names = match names {
+    let mut names = match names {
         Err(error) if is_damage(&error) => {
             all.problems.push(error.to_string());
             return Ok(all);
         }
         names => names?,
     };
+    all.tables = names.len() as u64;
+    names.insert(0, "sqlite_schema".into());
     for (done, name) in names.iter().enumerate() {
         job.check()?;
         job.tell(done as u64, names.len() as u64);
@@ -324,7 +327,6 @@ fn check_tables(
         all.problems.extend(checked.problems);
         all.violations.extend(checked.violations);
         all.unchecked.extend(checked.unchecked);
-        all.tables += 1;
     }
     job.tell(names.len() as u64, names.len() as u64);
     Ok(all)

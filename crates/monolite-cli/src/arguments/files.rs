@@ -26,7 +26,8 @@ monolite::Migrations. Of a server, name the admin address: it applies the migrat
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.
 
-Reads everything: pages, rows, indexes and foreign keys, table by table, on one core. FILE is \
+Reads everything: pages, rows, indexes and foreign keys, table by table, on one core. It does not \
+see pages that belong to no table, or to two; PRAGMA integrity_check in plain SQLite does. FILE is \
 read as it is and not changed, so a backup stays one that can be read from a medium that cannot be \
 written, and may be on one. Only where a crash has left something in a WAL or a journal beside \
 FILE is it opened, which recovers that and needs to write. Check a backup after it was restored.

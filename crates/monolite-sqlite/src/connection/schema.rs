@@ -5,11 +5,13 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use rusqlite::config::DbConfig;
+use rusqlite::types::ValueRef;
 use rusqlite::{
-    ErrorCode, MAIN_DB, OptionalExtension as _, Result, Row, Statement, TransactionState,
+    ErrorCode, MAIN_DB, OptionalExtension as _, Result, Row, Statement, TransactionState, ffi,
 };
 
 use super::Connection;
+use crate::codes::failure;
 use crate::names;
 use crate::statements::Own;
 use crate::traits::Traits;
@@ -152,6 +154,29 @@ impl Connection {
     /// As [`Connection::check_names`].
     pub fn check_names_of_file(&self) -> Result<()> {
         self.check_names_but(names::is_of_rebuild)
+    }
+
+    /// Looks whether all texts of the schema are UTF-8: `rusqlite` panics at a name or a type that
+    /// is not.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when one is not; those of SQLite.
+    pub fn check_texts(&self) -> Result<()> {
+        let sql = "SELECT name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL";
+        self.as_engine(|| {
+            let mut all = self.raw().prepare(sql)?;
+            let mut rows = all.query(())?;
+            while let Some(row) = rows.next()? {
+                let bytes = |value: ValueRef<'_>| value.as_bytes().unwrap_or_default().to_vec();
+                let [name, sql] = [bytes(row.get_ref(0)?), bytes(row.get_ref(1)?)];
+                if [&name, &sql].iter().any(|it| str::from_utf8(it).is_err()) {
+                    let name = String::from_utf8_lossy(&name);
+                    let text = format!("the schema has a definition that is not UTF-8, of {name}");
+                    return Err(failure(ffi::SQLITE_AUTH, text));
+                }
+            }
+            Ok(())
+        })
     }
 
     fn check_names_but(&self, is_left: fn(&str, &str) -> bool) -> Result<()> {

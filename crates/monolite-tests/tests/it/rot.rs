@@ -352,3 +352,37 @@ fn frames_that_recovery_leaves_out_are_counted() {
         }
     }
 }
+
+#[test]
+fn a_page_whose_end_was_cut_off_is_corrupt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let sql = "CREATE TABLE t(v); INSERT INTO t VALUES (randomblob(20000))";
+    db.write(|tx| tx.execute_batch(sql)).wait().unwrap();
+    db.close().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let whole = file.metadata().unwrap().len();
+    for cut in [1, PAGE as u64 - 1] {
+        file.set_len(whole - cut).unwrap();
+        assert!(!Database::check_file(&path).wait().unwrap().is_sound());
+        let db = Database::open(&path).unwrap();
+        let read =
+            db.read(|tx| tx.query_row("SELECT v FROM t", (), |row| row.get::<_, Vec<u8>>(0)));
+        assert_eq!(read.wait().unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn damage_in_the_tree_of_the_schema_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(Options::new(), &path);
+    assert!(Database::check_file(&path).wait().unwrap().is_sound());
+    // The number of bytes that are free in fragments of the first page.
+    flip(&path, 8 * 107);
+    let checked = Database::check_file(&path).wait().unwrap();
+    assert!(checked.problems[0].contains("on page 1"), "{checked:?}");
+    let checked = Database::open(&path).unwrap().check().wait().unwrap();
+    assert!(checked.problems[0].contains("on page 1"), "{checked:?}");
+}

@@ -177,7 +177,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         opener.writer(hold.as_deref(), patience)?;
     let lacks_checksums =
         options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
-    let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { names_refused(&writer) };
+    let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { schema_refused(&writer) };
     if let Some(refusal) = refusal {
         remove_companions(hold.as_deref(), &writer);
         return Err(refusal);
@@ -302,11 +302,17 @@ fn key_time(options: &Options) -> Arc<KeyTime> {
     }
 }
 
-/// Why a file is refused that has something by a name of the engine's.
-fn names_refused(connection: &Connection) -> Option<Error> {
-    let refused = connection.check_names_of_file().map_err(Error::from).err()?;
+/// Why a file is refused for its schema.
+fn schema_refused(connection: &Connection) -> Option<Error> {
+    let rename = "rename it with plain SQLite before it is opened here";
+    let convert = "write the database anew, from Latin-1 so: sqlite3 OLD .dump | iconv -f LATIN1 \
+                   -t UTF-8 | sqlite3 NEW";
+    let names = connection.check_names_of_file().map_err(|error| (error, rename));
+    let texts = || connection.check_texts().map_err(|error| (error, convert));
+    let (error, remedy) = names.and_then(|()| texts()).err()?;
+    let refused = Error::from(error);
+    let text = format!("{refused}: {remedy}");
     // A schema that cannot be read is reported by its first reader.
-    let text = format!("{refused}: rename it with plain SQLite before it is opened here");
     (refused.kind() == ErrorKind::Invalid).then(|| Error::new(ErrorKind::Invalid, text))
 }
 

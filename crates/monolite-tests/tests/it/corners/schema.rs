@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, ReadTx, Sharing};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Sharing, rusqlite};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -169,4 +169,27 @@ fn full_text_search_is_whole_when_the_schema_is_read_again_between_its_changes()
             }
         }
     });
+}
+
+/// As a program makes one that has its texts in Latin-1.
+#[test]
+fn a_schema_that_is_not_utf8_is_refused() {
+    for of in ["menu", "list", "by_drink"] {
+        let (_directory, path, db) = database(Options::new());
+        write(
+            &db,
+            "CREATE TABLE menu(drink brew); CREATE VIEW list AS SELECT 1 AS brew;
+             CREATE INDEX by_drink ON menu(drink) WHERE drink <> 'brew'",
+        );
+        db.close().unwrap();
+        let plain = rusqlite::Connection::open(&path).unwrap();
+        plain.execute_batch("PRAGMA writable_schema = ON").unwrap();
+        let sql = "UPDATE sqlite_schema SET sql = CAST(replace(CAST(sql AS BLOB), CAST('brew' \
+                   AS BLOB), x'636166e9') AS TEXT) WHERE name = ?1";
+        assert_eq!(plain.execute(sql, [of]).unwrap(), 1);
+        plain.close().unwrap();
+        let error = Database::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(&format!("not UTF-8, of {of}: write")), "{error}");
+    }
 }
