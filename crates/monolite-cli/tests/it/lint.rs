@@ -181,6 +181,7 @@ const CLEAN: &[&str] = &[
     "SELECT flag, count(*) FROM item GROUP BY flag HAVING count(*) > 1",
     "SELECT name || '-' || id FROM item WHERE id BETWEEN 1 AND flag",
     "SELECT name || 1.5 FROM item WHERE id = 1",
+    "SELECT -stock || name, (stock + 1) || name || (item.stock * 2) FROM item WHERE id = 1",
     "SELECT name || CASE WHEN price > 1.5 THEN 'a' ELSE '' END || id FROM item WHERE price > 1.5",
     "SELECT CASE WHEN flag = 1 THEN 'a' ELSE 'b' END FROM item WHERE id IN (1, 7) LIMIT 1 OFFSET 0",
     "SELECT coalesce(stock, 0) / 2, substr(name, 2, 3), length(name) FROM item WHERE id = 1",

@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::ffi::CStr;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::ValueRef;
 use rusqlite::{
     ErrorCode, MAIN_DB, OptionalExtension as _, Result, Row, Statement, TransactionState, ffi,
 };
@@ -167,10 +166,10 @@ impl Connection {
             let mut all = self.raw().prepare(sql)?;
             let mut rows = all.query(())?;
             while let Some(row) = rows.next()? {
-                let bytes = |value: ValueRef<'_>| value.as_bytes().unwrap_or_default().to_vec();
-                let [name, sql] = [bytes(row.get_ref(0)?), bytes(row.get_ref(1)?)];
-                if [&name, &sql].iter().any(|it| str::from_utf8(it).is_err()) {
-                    let name = String::from_utf8_lossy(&name);
+                let bytes = |at| row.get_ref(at).map(|it| it.as_bytes().unwrap_or_default());
+                let (name, sql) = (bytes(0)?, bytes(1)?);
+                if str::from_utf8(name).and(str::from_utf8(sql)).is_err() {
+                    let name = String::from_utf8_lossy(name);
                     let text = format!("the schema has a definition that is not UTF-8, of {name}");
                     return Err(failure(ffi::SQLITE_AUTH, text));
                 }

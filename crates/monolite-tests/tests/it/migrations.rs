@@ -380,3 +380,10 @@ fn a_program_has_them_in_itself() {
     assert_eq!(all.unwrap().up(&db).wait().unwrap(), ["0001_first.sql", "0002_second.sql"]);
     assert!(monolite::migrations![].unwrap().up(&db).wait().is_err());
 }
+
+#[test]
+fn a_table_without_a_name_is_no_rebuild_under_way() {
+    let db = Database::open(":memory:").unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE \"\"(x)")).wait().unwrap();
+    assert_eq!(of(&[TABLES]).up(&db).wait().unwrap(), ["0001_tables.sql"]);
+}

@@ -191,5 +191,7 @@ fn a_schema_that_is_not_utf8_is_refused() {
         let error = Database::open(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains(&format!("not UTF-8, of {of}: write")), "{error}");
+        let error = Database::check_file(&path).wait().unwrap_err();
+        assert!(error.to_string().contains(&format!("not UTF-8, of {of}")), "{error}");
     }
 }
